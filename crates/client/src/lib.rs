@@ -1,0 +1,1 @@
+//! Connects as libpq does and times each phase

@@ -1,0 +1,1 @@
+//! The connection manager: worker threads that move bytes, and a control side that does the rest

@@ -1,0 +1,2 @@
+//! The `pgusher` command line.
+fn main() {}

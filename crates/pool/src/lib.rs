@@ -1,0 +1,1 @@
+//! Physical connections, who waits for them, and their limits; no I/O
