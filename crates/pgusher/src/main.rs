@@ -1,2 +1,50 @@
-//! The `pgusher` command line.
-fn main() {}
+//! The `pgusher` command line: one file per subcommand, each with its options (`Args`) and a `run`. What a
+//! subcommand does lives in the crates; here are only options, messages and exit codes.
+
+mod exit;
+mod profile;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Exit;
+
+/// Measures, explains and cures slow PostgreSQL connections.
+#[derive(Debug, Parser)]
+#[command(name = "pgusher", version, about, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done; 1 wrong options or configuration, or no connection at all; \
+    2 ran, but something failed; 3 a --fail-if threshold was violated; 130 interrupted.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The subcommands. Each has its own module with `Args` and `run(Args) -> anyhow::Result<Exit>`.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Profile(profile::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap would exit with 2 for a wrong option; 2 means something else here.
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+            // Nothing sensible is left to do when even this cannot be written.
+            let _ = error.print();
+            return exit.into();
+        }
+    };
+    let result = match cli.command {
+        Command::Profile(args) => profile::run(args),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("pgusher: error: {error:#}");
+            Exit::Usage.into()
+        }
+    }
+}
