@@ -1,1 +1,6 @@
-//! Experiments, statistics and reports
+//! Experiments on PostgreSQL connections, the statistics that they need, and the reports that they leave.
+//!
+//! The command line is in `pgusher`; speaking the protocol is in `pgusher-client`. Here lives what lies between:
+//! what is measured, in which order, and what may be concluded from it.
+
+pub mod stats;

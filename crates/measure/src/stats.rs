@@ -1,0 +1,23 @@
+//! Statistics of timed samples: what a reader may conclude from them, and how sure they may be.
+//!
+//! Everything here works on microseconds as `f64`, in the order in which the samples were taken. The order
+//! matters: the first sample of a series (the first connection, the first run of a statement) pays for caches
+//! that later ones find filled, so it is a different population and is never averaged into the rest.
+//! [`Summary`] keeps first, second and the steady rest apart.
+//!
+//! Two ways lead to a [`Distribution`]: from raw samples, exact and with a bootstrap interval of the median; or
+//! from a [`Histogram`], which takes millions of observations in bounded memory, merges across threads, and
+//! gives percentiles to three significant digits. Not here: measuring (that is each experiment's job) and
+//! drawing (`report`).
+
+mod bootstrap;
+mod distribution;
+mod format;
+mod histogram;
+mod ratio;
+
+pub use bootstrap::{Interval, RESAMPLES, median_interval};
+pub use distribution::{Distribution, Summary, mad, outliers, quantile};
+pub use format::{count, micros, percent, ratio as ratio_text, seconds};
+pub use histogram::Histogram;
+pub use ratio::{Ratio, paired_ratio, ratio_of_medians};
