@@ -1,1 +1,10 @@
-//! One logical session: its settings and the ledger of replies still owed; no I/O
+//! One logical session as the manager sees it, without I/O: what the server still owes ([`ledger`]), and which values the
+//! session's settings have ([`settings`]).
+//!
+//! The session keeps the truth; a physical connection is made to agree with it before it is used.
+
+pub mod ledger;
+pub mod settings;
+
+pub use ledger::Ledger;
+pub use settings::Settings;

@@ -1,0 +1,429 @@
+//! One pool: idle connections by worker, the queue, the limit.
+
+use crate::types::{Micros, Seat, Ticket, WorkerId};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A connection that becomes free goes to a waiting client of its own worker, unless a client of another worker has waited
+/// longer by more than this. Moving a connection costs some system calls and a wake-up; a strict order would move every
+/// other one when a pool is saturated, for a difference that nobody can see.
+const HOME_ADVANTAGE: Duration = Duration::from_millis(1);
+
+/// What a client that asks for a physical connection gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acquire {
+    /// An idle connection of the client's own worker.
+    Local(Seat),
+    /// An idle connection of another worker, who must be asked to hand it over.
+    Remote(Seat),
+    /// None is free. The client waits with this ticket, and the worker opens one more connection.
+    Open(Ticket),
+    /// None is free and no more may be opened. The client waits with this ticket.
+    Wait(Ticket),
+}
+
+/// What happens to a connection that has become free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// It is idle.
+    Idle,
+    /// It goes to this client, which has waited since then.
+    Give {
+        /// The client.
+        client: Seat,
+        /// When it began to wait.
+        since: Micros,
+    },
+}
+
+/// What happens after a connection has been closed, or could not be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// Nothing.
+    Fine,
+    /// Clients wait and there is room: open a connection in its place.
+    Open,
+}
+
+/// How a pool stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Connections that exist or are being opened.
+    pub total: usize,
+    /// Those that are being opened.
+    pub opening: usize,
+    /// Those that nobody uses.
+    pub idle: usize,
+    /// Clients that wait.
+    pub waiting: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Idle {
+    seat: Seat,
+    since: Micros,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiter {
+    ticket: Ticket,
+    since: Micros,
+    /// `None` once the client has left the queue.
+    client: Option<Seat>,
+}
+
+#[derive(Debug, Default)]
+struct Home {
+    /// The most recently used one last, so that a few connections stay busy and the others can be closed.
+    idle: Vec<Idle>,
+    /// In order of tickets.
+    waiting: VecDeque<Waiter>,
+}
+
+impl Home {
+    /// The client that has waited longest, of those that still wait.
+    fn head(&mut self) -> Option<Waiter> {
+        while let Some(waiter) = self.waiting.front() {
+            if waiter.client.is_some() {
+                return Some(*waiter);
+            }
+            self.waiting.pop_front();
+        }
+        None
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    homes: Vec<Home>,
+    limit: usize,
+    total: usize,
+    opening: usize,
+    idle: usize,
+    waiting: usize,
+    next_ticket: u64,
+}
+
+/// The physical connections of one (database, user).
+#[derive(Debug)]
+pub struct Pool {
+    inner: Mutex<Inner>,
+}
+
+impl Pool {
+    /// An empty pool for `workers` worker threads, with at most `limit` connections.
+    pub fn new(workers: usize, limit: usize) -> Self {
+        let homes = std::iter::repeat_with(Home::default).take(workers).collect();
+        let inner = Inner { homes, limit, total: 0, opening: 0, idle: 0, waiting: 0, next_ticket: 0 };
+        Self { inner: Mutex::new(inner) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client asks for a connection. Clients that wait already come first.
+    pub fn acquire(&self, client: Seat, now: Micros) -> Acquire {
+        let mut inner = self.lock();
+        if inner.waiting == 0 && inner.idle > 0 {
+            if let Some(idle) = inner.home(client.worker).idle.pop() {
+                inner.idle -= 1;
+                return Acquire::Local(idle.seat);
+            }
+            if let Some(idle) = inner.homes.iter_mut().filter_map(|h| h.idle.pop()).next() {
+                inner.idle -= 1;
+                return Acquire::Remote(idle.seat);
+            }
+        }
+        let ticket = Ticket(inner.next_ticket);
+        inner.next_ticket += 1;
+        inner.enqueue(client.worker, Waiter { ticket, since: now, client: Some(client) });
+        if inner.may_open() { Acquire::Open(ticket) } else { Acquire::Wait(ticket) }
+    }
+
+    /// A client that was promised a connection did not get it, because the connection was closed meanwhile: it waits again,
+    /// in front of all others.
+    pub fn acquire_again(&self, client: Seat, since: Micros) -> Acquire {
+        let mut inner = self.lock();
+        // Tickets only order the queue of one worker; a ticket that was drawn twice at its front does no harm.
+        let ticket = inner.home(client.worker).waiting.front().map_or(Ticket(u64::MAX / 2), |w| w.ticket);
+        let ticket = if ticket.0 == u64::MAX / 2 {
+            inner.next_ticket += 1;
+            Ticket(inner.next_ticket - 1)
+        } else {
+            ticket
+        };
+        inner.waiting += 1;
+        inner.home(client.worker).waiting.push_front(Waiter { ticket, since, client: Some(client) });
+        if inner.may_open() { Acquire::Open(ticket) } else { Acquire::Wait(ticket) }
+    }
+
+    /// A client leaves the queue. `false` if it is not in it: it has been given a connection already.
+    pub fn leave(&self, client: Seat, ticket: Ticket) -> bool {
+        let mut inner = self.lock();
+        let waiting = &mut inner.home(client.worker).waiting;
+        let first = waiting.partition_point(|w| w.ticket < ticket);
+        let found = waiting
+            .iter_mut()
+            .skip(first)
+            .take_while(|w| w.ticket == ticket)
+            .find(|w| w.client == Some(client))
+            .is_some_and(|w| w.client.take().is_some());
+        if found {
+            inner.waiting -= 1;
+        }
+        found
+    }
+
+    /// The clients of `worker` that have waited since before `deadline`. They leave the queue.
+    pub fn expire(&self, worker: WorkerId, deadline: Micros) -> Vec<Seat> {
+        let mut inner = self.lock();
+        let mut expired = Vec::new();
+        while let Some(head) = inner.home(worker).head().filter(|w| w.since < deadline) {
+            inner.home(worker).waiting.pop_front();
+            inner.waiting -= 1;
+            expired.extend(head.client);
+        }
+        expired
+    }
+
+    /// A connection has become free. It belongs to the worker in its seat.
+    pub fn release(&self, server: Seat, now: Micros) -> Release {
+        self.lock().release(server, now)
+    }
+
+    /// A connection that [`Acquire::Open`] or [`Closed::Open`] asked for is ready.
+    pub fn opened(&self, server: Seat, now: Micros) -> Release {
+        let mut inner = self.lock();
+        inner.opening = inner.opening.saturating_sub(1);
+        inner.release(server, now)
+    }
+
+    /// A connection that was in use has been closed.
+    pub fn closed(&self) -> Closed {
+        let mut inner = self.lock();
+        inner.total = inner.total.saturating_sub(1);
+        inner.replace()
+    }
+
+    /// An idle connection has been closed. `false` if it is not idle here: it has been promised to somebody, and the worker
+    /// learns of that by a message.
+    pub fn closed_idle(&self, server: Seat) -> bool {
+        let mut inner = self.lock();
+        let idle = &mut inner.home(server.worker).idle;
+        let Some(at) = idle.iter().rposition(|i| i.seat == server) else { return false };
+        idle.remove(at);
+        inner.idle -= 1;
+        inner.total = inner.total.saturating_sub(1);
+        true
+    }
+
+    /// A connection could not be opened. If there is no other one, nor one on its way, nobody can be served: the clients
+    /// that wait are returned, and leave the queue.
+    pub fn open_failed(&self) -> Vec<Seat> {
+        let mut inner = self.lock();
+        inner.opening = inner.opening.saturating_sub(1);
+        inner.total = inner.total.saturating_sub(1);
+        if inner.total > 0 {
+            return Vec::new();
+        }
+        inner.waiting = 0;
+        inner.homes.iter_mut().flat_map(|h| h.waiting.drain(..)).filter_map(|w| w.client).collect()
+    }
+
+    /// The idle connections of `worker` that have been idle since before `deadline`. They are no longer idle and still
+    /// count until [`closed`](Self::closed).
+    pub fn take_idle(&self, worker: WorkerId, deadline: Micros) -> Vec<Seat> {
+        let mut inner = self.lock();
+        let idle = &mut inner.home(worker).idle;
+        let n = idle.iter().position(|i| i.since >= deadline).unwrap_or(idle.len());
+        let taken: Vec<Seat> = idle.drain(..n).map(|i| i.seat).collect();
+        inner.idle -= taken.len();
+        taken
+    }
+
+    /// Changes the limit. Connections above it are closed as they become free.
+    pub fn set_limit(&self, limit: usize) {
+        self.lock().limit = limit;
+    }
+
+    /// Are there more connections than the limit allows?
+    pub fn is_over_limit(&self) -> bool {
+        let inner = self.lock();
+        inner.total > inner.limit
+    }
+
+    /// How the pool stands.
+    pub fn counts(&self) -> Counts {
+        let inner = self.lock();
+        Counts { total: inner.total, opening: inner.opening, idle: inner.idle, waiting: inner.waiting }
+    }
+}
+
+impl Inner {
+    fn home(&mut self, worker: WorkerId) -> &mut Home {
+        let index = usize::from(worker.0);
+        if index >= self.homes.len() {
+            self.homes.resize_with(index + 1, Home::default);
+        }
+        &mut self.homes[index]
+    }
+
+    fn enqueue(&mut self, worker: WorkerId, waiter: Waiter) {
+        self.waiting += 1;
+        self.home(worker).waiting.push_back(waiter);
+    }
+
+    /// Reserves room for one more connection. Never more are opened than clients wait.
+    fn may_open(&mut self) -> bool {
+        let may = self.total < self.limit && self.opening < self.waiting;
+        if may {
+            self.total += 1;
+            self.opening += 1;
+        }
+        may
+    }
+
+    fn replace(&mut self) -> Closed {
+        if self.may_open() { Closed::Open } else { Closed::Fine }
+    }
+
+    fn release(&mut self, server: Seat, now: Micros) -> Release {
+        if self.waiting == 0 {
+            self.idle += 1;
+            self.home(server.worker).idle.push(Idle { seat: server, since: now });
+            return Release::Idle;
+        }
+        let own = usize::from(server.worker.0);
+        let mut best: Option<(usize, Waiter)> = None;
+        for index in 0..self.homes.len() {
+            let Some(head) = self.homes[index].head() else { continue };
+            let since = if index == own { head.since } else { head.since.plus(HOME_ADVANTAGE) };
+            let longer = best.is_none_or(|(i, b)| {
+                let best_since = if i == own { b.since } else { b.since.plus(HOME_ADVANTAGE) };
+                (since, index != own) < (best_since, i != own)
+            });
+            if longer {
+                best = Some((index, head));
+            }
+        }
+        match best {
+            Some((index, Waiter { client: Some(client), since, .. })) => {
+                self.homes[index].waiting.pop_front();
+                self.waiting -= 1;
+                Release::Give { client, since }
+            }
+            _ => {
+                // The count and the queues disagree; count anew rather than lose the connection.
+                self.waiting = self.homes.iter().map(|h| h.waiting.iter().filter(|w| w.client.is_some()).count()).sum();
+                self.idle += 1;
+                self.home(server.worker).idle.push(Idle { seat: server, since: now });
+                Release::Idle
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat(worker: u8, slot: u32) -> Seat {
+        Seat { worker: WorkerId(worker), slot, serial: slot }
+    }
+
+    #[test]
+    fn opens_up_to_the_limit_then_queues_in_order() {
+        let pool = Pool::new(1, 2);
+        assert!(matches!(pool.acquire(seat(0, 1), Micros(1)), Acquire::Open(_)));
+        assert!(matches!(pool.acquire(seat(0, 2), Micros(2)), Acquire::Open(_)));
+        assert!(matches!(pool.acquire(seat(0, 3), Micros(3)), Acquire::Wait(_)));
+        let server = seat(0, 100);
+        for (client, since) in [(1, 1), (2, 2), (3, 3)] {
+            let given = if client < 3 { pool.opened(server, Micros(9)) } else { pool.release(server, Micros(9)) };
+            assert_eq!(given, Release::Give { client: seat(0, client), since: Micros(since) });
+        }
+        assert_eq!(pool.release(server, Micros(10)), Release::Idle);
+        assert_eq!(pool.acquire(seat(0, 4), Micros(11)), Acquire::Local(server));
+        assert_eq!(pool.counts(), Counts { total: 2, opening: 0, idle: 0, waiting: 0 });
+    }
+
+    #[test]
+    fn a_client_that_left_is_passed_over() {
+        let pool = Pool::new(1, 1);
+        let Acquire::Open(ticket) = pool.acquire(seat(0, 1), Micros(1)) else { panic!("opens") };
+        assert!(matches!(pool.acquire(seat(0, 2), Micros(2)), Acquire::Wait(_)));
+        assert!(pool.leave(seat(0, 1), ticket) && !pool.leave(seat(0, 1), ticket));
+        assert_eq!(pool.opened(seat(0, 9), Micros(3)), Release::Give { client: seat(0, 2), since: Micros(2) });
+        assert_eq!(pool.counts().waiting, 0);
+    }
+
+    #[test]
+    fn prefers_its_own_worker_unless_another_has_waited_longer() {
+        let pool = Pool::new(2, 1);
+        pool.acquire(seat(1, 1), Micros(0));
+        pool.acquire(seat(0, 2), Micros(500));
+        let server = seat(0, 9);
+        assert_eq!(pool.opened(server, Micros(600)), Release::Give { client: seat(0, 2), since: Micros(500) });
+        pool.acquire(seat(0, 3), Micros(1_700));
+        assert_eq!(pool.release(server, Micros(1_800)), Release::Give { client: seat(1, 1), since: Micros(0) });
+    }
+
+    #[test]
+    fn an_idle_connection_of_another_worker_is_used() {
+        let pool = Pool::new(2, 5);
+        pool.acquire(seat(0, 1), Micros(0));
+        let server = seat(0, 9);
+        pool.opened(server, Micros(1));
+        pool.release(server, Micros(2));
+        assert_eq!(pool.acquire(seat(1, 2), Micros(3)), Acquire::Remote(server));
+        assert!(!pool.closed_idle(server));
+    }
+
+    #[test]
+    fn a_closed_connection_is_replaced_while_somebody_waits() {
+        let pool = Pool::new(1, 1);
+        pool.acquire(seat(0, 1), Micros(0));
+        pool.opened(seat(0, 9), Micros(1));
+        pool.acquire(seat(0, 2), Micros(2));
+        assert_eq!(pool.closed(), Closed::Open);
+        assert_eq!(pool.open_failed(), vec![seat(0, 2)]);
+        assert_eq!(pool.counts(), Counts::default());
+    }
+
+    #[test]
+    fn waits_too_long() {
+        let pool = Pool::new(1, 0);
+        pool.acquire(seat(0, 1), Micros(10));
+        pool.acquire(seat(0, 2), Micros(20));
+        assert_eq!(pool.expire(WorkerId(0), Micros(15)), vec![seat(0, 1)]);
+        assert_eq!(pool.counts().waiting, 1);
+    }
+
+    #[test]
+    fn the_promised_connection_was_gone() {
+        let pool = Pool::new(1, 1);
+        pool.acquire(seat(0, 1), Micros(0));
+        pool.opened(seat(0, 9), Micros(1));
+        pool.acquire(seat(0, 2), Micros(2));
+        pool.acquire_again(seat(0, 3), Micros(1));
+        assert_eq!(pool.release(seat(0, 9), Micros(3)), Release::Give { client: seat(0, 3), since: Micros(1) });
+    }
+
+    #[test]
+    fn idle_connections_are_taken_oldest_first() {
+        let pool = Pool::new(1, 3);
+        for slot in 0..3 {
+            pool.acquire(seat(0, slot), Micros(0));
+        }
+        for slot in 10..13 {
+            pool.opened(seat(0, slot), Micros(1));
+        }
+        for slot in 10..13 {
+            pool.release(seat(0, slot), Micros(u64::from(slot)));
+        }
+        assert_eq!(pool.take_idle(WorkerId(0), Micros(12)), vec![seat(0, 10), seat(0, 11)]);
+        assert_eq!(pool.counts(), Counts { total: 3, opening: 0, idle: 1, waiting: 0 });
+    }
+}

@@ -1,0 +1,437 @@
+//! The ledger of one physical connection: which replies the server still owes.
+//!
+//! Every message that is sent is booked, every reply strikes an entry out. A physical connection may change hands only
+//! while its ledger is [clean](Ledger::is_clean). The rules are those of the server's main loop (src/backend/tcop/postgres.c)
+//! and of COPY (src/backend/commands/copyfromparse.c):
+//!
+//! * Query, FunctionCall and Sync end in one ReadyForQuery each.
+//! * Parse, Bind, Describe, Execute and Close have one completing reply each.
+//! * After an error in one of those, the server discards everything up to the next Sync, a Query included.
+//! * While the server reads COPY data it ignores Sync and Flush; outside of that it ignores CopyData, CopyDone and CopyFail.
+//!
+//! The ledger knows nothing of clients or sockets, and never looks into a body.
+
+use pgusher_wire::{TxStatus, backend, frontend};
+use std::collections::VecDeque;
+
+/// What is owed for one message, or for a run of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// So many messages of the extended protocol, one completing reply each.
+    Extended(u32),
+    /// A Query or FunctionCall: any number of replies, then ReadyForQuery.
+    Query,
+    /// A Sync: ReadyForQuery.
+    Sync,
+    /// A CopyDone or CopyFail that was sent before the server said that it reads COPY data. Owes nothing.
+    CopyEnd,
+}
+
+/// A reply that nothing was booked for. The stream cannot be trusted any longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unexpected {
+    /// Type byte of the reply.
+    pub tag: u8,
+}
+
+/// The replies that one server owes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ledger {
+    owed: VecDeque<Entry>,
+    status: TxStatus,
+    /// Messages of the extended protocol were sent and no Sync after them.
+    batch_open: bool,
+    /// The server discards everything up to a Sync that has not been sent yet.
+    discarding: bool,
+    /// The server reads COPY data.
+    copy_in: bool,
+    /// Syncs that the server ignores if it reads them within COPY, and answers if COPY ended with an error before.
+    uncertain_syncs: u32,
+    /// One of those was sent and COPY failed: which of the two happened can't be known.
+    doubt: bool,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            owed: VecDeque::new(),
+            status: TxStatus::Idle,
+            batch_open: false,
+            discarding: false,
+            copy_in: false,
+            uncertain_syncs: 0,
+            doubt: false,
+        }
+    }
+}
+
+impl Ledger {
+    /// The ledger of a connection that has just said ReadyForQuery for the first time.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Nothing is owed, no transaction is open, no batch has been begun, no COPY is under way: the connection may change
+    /// hands.
+    #[inline]
+    pub fn is_clean(&self) -> bool {
+        self.is_quiet() && self.status == TxStatus::Idle
+    }
+
+    /// As [`is_clean`](Self::is_clean), but a transaction may be open: a statement of our own may be sent.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.owed.is_empty() && !self.batch_open && !self.discarding && !self.copy_in && !self.doubt
+    }
+
+    /// Is a statement under way that a cancel request could be meant for?
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// The status of the last ReadyForQuery.
+    #[inline]
+    pub fn status(&self) -> TxStatus {
+        self.status
+    }
+
+    /// Entries that are open. Each needs a few bytes; a relay stops reading from a client whose ledger is long. At least
+    /// every other entry ends in ReadyForQuery, so that the server makes progress.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.owed.len()
+    }
+
+    /// Is nothing owed?
+    pub fn is_empty(&self) -> bool {
+        self.owed.is_empty()
+    }
+
+    /// Books a message of type `tag` that is sent to the server.
+    #[inline]
+    pub fn sent(&mut self, tag: u8) {
+        match tag {
+            frontend::QUERY | frontend::FUNCTION_CALL => {
+                if !self.discarding {
+                    self.owed.push_back(Entry::Query);
+                    self.batch_open = false;
+                }
+            }
+            frontend::PARSE | frontend::BIND | frontend::DESCRIBE | frontend::EXECUTE | frontend::CLOSE => {
+                if !self.discarding {
+                    self.batch_open = true;
+                    match self.owed.back_mut() {
+                        Some(Entry::Extended(n)) if *n < u32::MAX => *n += 1,
+                        _ => self.owed.push_back(Entry::Extended(1)),
+                    }
+                }
+            }
+            frontend::SYNC => {
+                if self.copy_in {
+                    self.uncertain_syncs += 1;
+                } else {
+                    self.owed.push_back(Entry::Sync);
+                    self.batch_open = false;
+                    self.discarding = false;
+                }
+            }
+            frontend::COPY_DONE | frontend::COPY_FAIL => {
+                if self.copy_in {
+                    self.copy_in = false;
+                } else if !self.owed.is_empty() && self.owed.back() != Some(&Entry::CopyEnd) {
+                    self.owed.push_back(Entry::CopyEnd);
+                }
+            }
+            // Flush and CopyData owe nothing. Types that the server does not know end its connection.
+            _ => {}
+        }
+    }
+
+    /// Strikes out what a reply of type `tag` settles. `status` is the status byte of a ReadyForQuery and is ignored
+    /// otherwise.
+    ///
+    /// # Errors
+    /// Nothing was booked that this reply could belong to: close the connection.
+    #[inline]
+    pub fn received(&mut self, tag: u8, status: TxStatus) -> Result<(), Unexpected> {
+        match tag {
+            backend::DATA_ROW | backend::COPY_DATA => {
+                if self.owed.is_empty() {
+                    return Err(Unexpected { tag });
+                }
+            }
+            backend::READY_FOR_QUERY => return self.ready(status),
+            backend::COMMAND_COMPLETE | backend::ROW_DESCRIPTION | backend::EMPTY_QUERY => {
+                if tag == backend::COMMAND_COMPLETE {
+                    self.uncertain_syncs = 0;
+                }
+                match self.front() {
+                    Some(Entry::Extended(_)) => self.complete_one(),
+                    Some(Entry::Query) => {}
+                    _ => return Err(Unexpected { tag }),
+                }
+            }
+            backend::PARSE_COMPLETE
+            | backend::BIND_COMPLETE
+            | backend::CLOSE_COMPLETE
+            | backend::NO_DATA
+            | backend::PORTAL_SUSPENDED => match self.front() {
+                Some(Entry::Extended(_)) => self.complete_one(),
+                _ => return Err(Unexpected { tag }),
+            },
+            backend::ERROR_RESPONSE => self.failed(),
+            backend::COPY_IN => return self.copy_began(),
+            backend::COPY_BOTH => {
+                // Replication: both sides send until one of them ends the connection.
+                self.doubt = true;
+            }
+            backend::NOTICE_RESPONSE | backend::PARAMETER_STATUS | backend::NOTIFICATION_RESPONSE => {}
+            backend::PARAMETER_DESCRIPTION
+            | backend::COPY_OUT
+            | backend::COPY_DONE
+            | backend::FUNCTION_CALL_RESPONSE => {
+                if self.owed.is_empty() {
+                    return Err(Unexpected { tag });
+                }
+            }
+            _ => return Err(Unexpected { tag }),
+        }
+        Ok(())
+    }
+
+    /// The entry that the next reply belongs to.
+    #[inline]
+    fn front(&mut self) -> Option<Entry> {
+        while self.owed.front() == Some(&Entry::CopyEnd) {
+            self.owed.pop_front();
+        }
+        self.owed.front().copied()
+    }
+
+    #[inline]
+    fn complete_one(&mut self) {
+        if let Some(Entry::Extended(n)) = self.owed.front_mut() {
+            *n -= 1;
+            if *n == 0 {
+                self.owed.pop_front();
+            }
+        }
+        // A CopyEnd owes nothing; left at the front it would keep the connection from being clean.
+        self.front();
+    }
+
+    #[inline]
+    fn ready(&mut self, status: TxStatus) -> Result<(), Unexpected> {
+        match self.front() {
+            Some(Entry::Query | Entry::Sync) => {
+                self.owed.pop_front();
+                self.front();
+            }
+            _ if self.doubt => self.discarding = false,
+            _ => return Err(Unexpected { tag: backend::READY_FOR_QUERY }),
+        }
+        self.copy_in = false;
+        self.status = status;
+        Ok(())
+    }
+
+    fn failed(&mut self) {
+        if self.uncertain_syncs > 0 {
+            self.doubt = true;
+        }
+        self.copy_in = false;
+        if !matches!(self.front(), Some(Entry::Extended(_))) {
+            return;
+        }
+        while let Some(entry) = self.owed.front() {
+            if *entry == Entry::Sync {
+                return;
+            }
+            self.owed.pop_front();
+        }
+        self.discarding = true;
+        self.batch_open = true;
+    }
+
+    /// The server reads COPY data from here on: the Syncs that were sent up to the end of the data are ignored.
+    fn copy_began(&mut self) -> Result<(), Unexpected> {
+        match self.front() {
+            Some(Entry::Extended(_) | Entry::Query) => {}
+            _ => return Err(Unexpected { tag: backend::COPY_IN }),
+        }
+        let in_batch = matches!(self.owed.front(), Some(Entry::Extended(_)));
+        let end = self.owed.iter().position(|e| *e == Entry::CopyEnd);
+        let mut index = 0;
+        let mut ignored = 0;
+        self.owed.retain(|entry| {
+            let within = end.is_none_or(|end| index < end);
+            let keep = !(within && *entry == Entry::Sync) && Some(index) != end;
+            ignored += u32::from(!keep && *entry == Entry::Sync);
+            index += 1;
+            keep
+        });
+        self.uncertain_syncs += ignored;
+        self.copy_in = end.is_none();
+        if in_batch && !self.owed.contains(&Entry::Sync) {
+            self.batch_open = true;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(sent: &[u8], received: &[(u8, u8)]) -> Ledger {
+        let mut ledger = Ledger::new();
+        for tag in sent {
+            ledger.sent(*tag);
+        }
+        receive(&mut ledger, received);
+        ledger
+    }
+
+    fn receive(ledger: &mut Ledger, received: &[(u8, u8)]) {
+        for (tag, status) in received {
+            let status = TxStatus::from_byte(*status).unwrap_or(TxStatus::Idle);
+            ledger.received(*tag, status).unwrap_or_else(|e| panic!("unexpected {:?} with {ledger:?}", e.tag as char));
+        }
+    }
+
+    fn tags(replies: &str) -> Vec<(u8, u8)> {
+        replies.bytes().map(|b| (b, b'I')).collect()
+    }
+
+    #[test]
+    fn simple_query() {
+        let mut ledger = run(b"Q", &tags("TDDC"));
+        assert!(!ledger.is_clean() && ledger.is_busy());
+        receive(&mut ledger, &tags("Z"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn a_transaction_is_not_clean() {
+        let ledger = run(b"Q", &[(b'C', 0), (b'Z', b'T')]);
+        assert!(!ledger.is_clean() && ledger.is_quiet());
+    }
+
+    #[test]
+    fn extended_batches_in_a_row() {
+        let ledger = run(b"PBDESPBDES", &tags("12TDCZ12TDCZ"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn half_a_batch_is_not_clean_even_when_all_is_answered() {
+        let mut ledger = run(b"PBEH", &tags("12C"));
+        assert!(ledger.is_empty() && !ledger.is_clean());
+        ledger.sent(b'S');
+        receive(&mut ledger, &tags("Z"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn an_error_discards_up_to_sync_and_a_query_is_no_sync() {
+        let mut ledger = run(b"PBEQPBES", &tags("1E"));
+        assert_eq!(ledger.len(), 1);
+        receive(&mut ledger, &tags("Z"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn an_error_before_the_sync_is_sent() {
+        let mut ledger = run(b"PBE", &tags("E"));
+        ledger.sent(b'Q');
+        ledger.sent(b'P');
+        assert!(!ledger.is_clean() && ledger.is_empty());
+        ledger.sent(b'S');
+        receive(&mut ledger, &tags("Z"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn an_error_in_a_query_skips_nothing() {
+        let ledger = run(b"QQ", &tags("EZTDCZ"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn copy_in_by_query() {
+        let mut ledger = run(b"Q", &tags("G"));
+        for tag in b"ddSc" {
+            ledger.sent(*tag);
+        }
+        receive(&mut ledger, &tags("CZ"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn copy_in_sent_blindly() {
+        let ledger = run(b"Qddc", &tags("GCZ"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn two_copies_in_one_query() {
+        let mut ledger = run(b"Q", &tags("G"));
+        ledger.sent(b'c');
+        receive(&mut ledger, &tags("CG"));
+        ledger.sent(b'c');
+        receive(&mut ledger, &tags("CZ"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn copy_in_by_the_extended_protocol_as_libpq_does() {
+        let mut ledger = run(b"PBDES", &tags("12nG"));
+        for tag in b"ddcS" {
+            ledger.sent(*tag);
+        }
+        receive(&mut ledger, &tags("CZ"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn copy_that_fails_leaves_no_trace_of_late_data() {
+        let mut ledger = run(b"Q", &tags("G"));
+        ledger.sent(b'd');
+        receive(&mut ledger, &tags("EZ"));
+        for tag in b"ddc" {
+            ledger.sent(*tag);
+        }
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn copy_in_the_extended_protocol_that_fails_in_doubt_is_never_clean() {
+        let mut ledger = run(b"PBES", &tags("12GE"));
+        receive(&mut ledger, &tags("Z"));
+        assert!(!ledger.is_clean());
+    }
+
+    #[test]
+    fn late_copy_messages_behind_a_query_do_not_stay() {
+        let mut ledger = run(b"Qc", &tags("EZ"));
+        assert!(ledger.is_clean());
+        ledger.sent(b'c');
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn replies_out_of_the_blue() {
+        for tag in b"ZDTC123nsIGHcdtV?" {
+            assert!(Ledger::new().received(*tag, TxStatus::Idle).is_err(), "{}", *tag as char);
+        }
+        for tag in b"NSAE" {
+            assert!(Ledger::new().received(*tag, TxStatus::Idle).is_ok());
+        }
+    }
+
+    #[test]
+    fn portal_suspended_and_function_call() {
+        assert!(run(b"PBESFS", &tags("12DsZVZZ")).is_clean());
+    }
+}

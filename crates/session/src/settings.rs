@@ -1,0 +1,303 @@
+//! The settings of a session, as one immutable set that all sessions with equal values share.
+//!
+//! Whether a physical connection agrees with a session is then a comparison of two pointers. When it does not, [`Settings::
+//! replay`] gives the statement that makes it agree. Names are compared as the server does, without regard to case.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Startup parameters that are no settings (src/backend/tcop/backend_startup.c, ProcessStartupPacket).
+const NOT_SETTINGS: [&[u8]; 4] = [b"user", b"database", b"options", b"replication"];
+
+/// Names and values, sorted by name, each name once.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Hash)]
+pub struct Settings {
+    values: Box<[(Box<str>, Box<str>)]>,
+}
+
+/// Why a startup packet's settings are refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettingsError {
+    /// A name or value that is no UTF-8.
+    NotUtf8,
+    /// A switch in `options` that the manager does not know how to replay.
+    Switch(String),
+    /// More than [`MAX_BYTES`] bytes of names and values.
+    TooLarge,
+}
+
+/// Bytes that the names and values of one set may take. A startup packet is smaller than that.
+pub const MAX_BYTES: usize = 16 * 1024;
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotUtf8 => write!(f, "a startup parameter is not valid UTF-8"),
+            Self::Switch(switch) => write!(f, "unsupported switch in startup parameter \"options\": {switch}"),
+            Self::TooLarge => write!(f, "the startup parameters are too large"),
+        }
+    }
+}
+
+impl Settings {
+    /// The settings in the parameters of a StartupMessage: those named there and those in `options` (`-c name=value` and
+    /// `--name=value`). The ones named directly win, as in the server.
+    ///
+    /// # Errors
+    /// See [`SettingsError`].
+    pub fn from_startup<'a>(
+        parameters: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<Self, SettingsError> {
+        let mut values = Vec::new();
+        for (_, options) in parameters.clone().filter(|(name, _)| *name == b"options") {
+            options_into(options, &mut values)?;
+        }
+        for (name, value) in parameters {
+            if NOT_SETTINGS.contains(&name) || name.starts_with(b"_pq_.") {
+                continue;
+            }
+            let name = std::str::from_utf8(name).map_err(|_| SettingsError::NotUtf8)?;
+            let value = std::str::from_utf8(value).map_err(|_| SettingsError::NotUtf8)?;
+            values.push((name.to_owned(), value.to_owned()));
+        }
+        Self::from_pairs(values)
+    }
+
+    /// A set from names and values; a later one of the same name wins.
+    ///
+    /// # Errors
+    /// [`SettingsError::TooLarge`].
+    pub fn from_pairs(pairs: Vec<(String, String)>) -> Result<Self, SettingsError> {
+        if pairs.iter().map(|(n, v)| n.len() + v.len()).sum::<usize>() > MAX_BYTES {
+            return Err(SettingsError::TooLarge);
+        }
+        let mut values: Vec<(Box<str>, Box<str>)> = Vec::with_capacity(pairs.len());
+        for (name, value) in pairs {
+            match values.iter_mut().find(|(n, _)| n.eq_ignore_ascii_case(&name)) {
+                Some(entry) => entry.1 = value.into(),
+                None => values.push((name.into(), value.into())),
+            }
+        }
+        values.sort_by_key(|(name, _)| name.to_ascii_lowercase());
+        Ok(Self { values: values.into() })
+    }
+
+    /// Names and values in order of name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// The value of `name`.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The statements that turn a connection with the settings `from` into one with the settings `self`; empty if they are
+    /// equal.
+    ///
+    /// `set_config` and not SET: it takes a value as a startup packet does, also for lists like `search_path`.
+    pub fn replay(&self, from: &Self) -> String {
+        let mut sql = String::new();
+        for (name, _) in from.iter().filter(|(name, _)| self.get(name).is_none()) {
+            sql.push_str("RESET ");
+            push_name(&mut sql, name);
+            sql.push(';');
+        }
+        let mut changed = self.iter().filter(|(name, value)| from.get(name) != Some(value)).peekable();
+        if changed.peek().is_some() {
+            let mut separator = "SELECT ";
+            for (name, value) in changed {
+                sql.push_str(separator);
+                sql.push_str("pg_catalog.set_config(");
+                push_literal(&mut sql, name);
+                sql.push(',');
+                push_literal(&mut sql, value);
+                sql.push_str(",false)");
+                separator = ",";
+            }
+        }
+        sql
+    }
+}
+
+/// A setting's name in RESET: each part quoted, because the parts of a placeholder's name may be any identifier.
+fn push_name(sql: &mut String, name: &str) {
+    for (i, part) in name.split('.').enumerate() {
+        if i > 0 {
+            sql.push('.');
+        }
+        sql.push('"');
+        sql.push_str(&part.replace('"', "\"\""));
+        sql.push('"');
+    }
+}
+
+/// A string constant that means the same whatever `standard_conforming_strings` is.
+fn push_literal(sql: &mut String, value: &str) {
+    if value.contains('\\') {
+        sql.push('E');
+    }
+    sql.push('\'');
+    for c in value.chars() {
+        if c == '\'' || c == '\\' {
+            sql.push(c);
+        }
+        sql.push(c);
+    }
+    sql.push('\'');
+}
+
+/// Splits `options` as the server does (src/backend/utils/init/postinit.c, pg_split_opts): at white space, and a backslash
+/// takes the next character as it is.
+fn split_options(options: &[u8]) -> Result<Vec<String>, SettingsError> {
+    let mut words = Vec::new();
+    let mut word: Option<Vec<u8>> = None;
+    let mut bytes = options.iter().copied();
+    while let Some(b) = bytes.next() {
+        match b {
+            b'\\' => {
+                if let Some(next) = bytes.next() {
+                    word.get_or_insert_default().push(next);
+                }
+            }
+            b if b.is_ascii_whitespace() => words.extend(word.take()),
+            b => word.get_or_insert_default().push(b),
+        }
+    }
+    words.extend(word);
+    words.into_iter().map(|w| String::from_utf8(w).map_err(|_| SettingsError::NotUtf8)).collect()
+}
+
+fn options_into(options: &[u8], values: &mut Vec<(String, String)>) -> Result<(), SettingsError> {
+    let mut words = split_options(options)?.into_iter();
+    while let Some(word) = words.next() {
+        let assignment = if word == "-c" {
+            words.next().ok_or(SettingsError::Switch(word))?
+        } else if let Some(rest) = word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
+            rest.to_owned()
+        } else {
+            return Err(SettingsError::Switch(word));
+        };
+        let Some((name, value)) = assignment.split_once('=') else {
+            return Err(SettingsError::Switch(assignment));
+        };
+        values.push((name.replace('-', "_"), value.to_owned()));
+    }
+    Ok(())
+}
+
+/// Makes equal sets one and the same, so that they can be compared by their addresses.
+#[derive(Debug, Default)]
+pub struct Interner {
+    sets: Mutex<Sets>,
+}
+
+#[derive(Debug, Default)]
+struct Sets {
+    known: HashMap<Arc<Settings>, Weak<()>>,
+    swept_at: usize,
+}
+
+/// One set of settings out of an [`Interner`]: equal sets are equal pointers.
+#[derive(Debug, Clone)]
+pub struct Interned {
+    settings: Arc<Settings>,
+    /// Held by every user of the set; when the last one is gone the interner may forget the set.
+    _user: Arc<()>,
+}
+
+impl Interned {
+    /// Are these the same settings? Both must come from the same interner.
+    #[inline]
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.settings, &other.settings)
+    }
+}
+
+impl std::ops::Deref for Interned {
+    type Target = Settings;
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+impl Interner {
+    /// The one shared copy of `settings`.
+    pub fn intern(&self, settings: Settings) -> Interned {
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, user)) = sets.known.get_key_value(&settings) {
+            if let Some(user) = user.upgrade() {
+                return Interned { settings: known.clone(), _user: user };
+            }
+        }
+        // Sets that nobody uses are dropped each time their number has doubled, so a login costs a constant on average.
+        if sets.known.len() >= 64.max(sets.swept_at * 2) {
+            sets.known.retain(|_, user| user.strong_count() > 0);
+            sets.swept_at = sets.known.len();
+        }
+        let user = Arc::new(());
+        // A set that was forgotten by its users but not yet swept keeps its address: remove it before the new one goes in.
+        sets.known.remove(&settings);
+        let settings = Arc::new(settings);
+        sets.known.insert(settings.clone(), Arc::downgrade(&user));
+        Interned { settings, _user: user }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(pairs: &[(&str, &str)]) -> Settings {
+        Settings::from_pairs(pairs.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect()).expect("small")
+    }
+
+    #[test]
+    fn startup_and_options() {
+        let p: [(&[u8], &[u8]); 5] = [
+            (b"user", b"u"),
+            (b"options", b"-c work_mem=1MB --search-path=a,\\ b -cgeqo=off"),
+            (b"DateStyle", b"ISO"),
+            (b"work_mem", b"2MB"),
+            (b"_pq_.x", b"1"),
+        ];
+        let s = Settings::from_startup(p.iter().copied()).expect("valid");
+        assert_eq!(
+            s.iter().collect::<Vec<_>>(),
+            [("DateStyle", "ISO"), ("geqo", "off"), ("search_path", "a, b"), ("work_mem", "2MB")]
+        );
+        let p: [(&[u8], &[u8]); 1] = [(b"options", b"-B 10")];
+        assert_eq!(Settings::from_startup(p.iter().copied()), Err(SettingsError::Switch("-B".into())));
+    }
+
+    #[test]
+    fn replay_changes_only_what_differs() {
+        let a = set(&[("a", "1"), ("b", "x"), ("app.c", "q")]);
+        let b = set(&[("A", "1"), ("b", "it's\\"), ("d", "")]);
+        assert_eq!(
+            b.replay(&a),
+            "RESET \"app\".\"c\";SELECT pg_catalog.set_config('b',E'it''s\\\\',false),pg_catalog.set_config('d','',false)"
+        );
+        assert_eq!(a.replay(&a), "");
+        assert_eq!(set(&[]).replay(&a), "RESET \"a\";RESET \"app\".\"c\";RESET \"b\";");
+    }
+
+    #[test]
+    fn interned_sets_are_one_and_forgotten_ones_are_dropped() {
+        let interner = Interner::default();
+        let a = interner.intern(set(&[("a", "1")]));
+        let b = interner.intern(set(&[("a", "1")]));
+        assert!(a.same(&b) && !a.same(&interner.intern(set(&[("a", "2")]))));
+        for i in 0..10_000 {
+            drop(interner.intern(set(&[("n", &i.to_string())])));
+        }
+        assert!(interner.sets.lock().expect("lock").known.len() < 200);
+        assert!(a.same(&interner.intern(set(&[("a", "1")]))));
+    }
+}
