@@ -113,12 +113,12 @@ fn drop_leaves_nothing() {
 #[test]
 fn passwords_are_asked_for_and_checked() {
     for (auth, stored) in [(Auth::Scram, "SCRAM-SHA-256$"), (Auth::Md5, "md5"), (Auth::Password, "SCRAM-SHA-256$")] {
-        let server = Server::builder().superuser("an\"n").auth(auth).password("it's \\ a \"secret\"").start().unwrap();
+        let server = Server::builder().superuser("Ann B").auth(auth).password("it's \\ a \"secret\"").start().unwrap();
         // `psql` gives the password; the same without it is refused.
         let verifier =
             server.psql("postgres", "select rolpassword from pg_authid where rolpassword is not null").unwrap();
         assert!(verifier.starts_with(stored), "{auth:?}: {verifier}");
-        for target in [server.conninfo("postgres", "an\"n"), server.socket_uri("postgres", "an\"n")] {
+        for target in [server.conninfo("postgres", "Ann B"), server.socket_uri("postgres", "Ann B")] {
             let output = Command::new(server.bin("psql"))
                 .args(["-X", "-w", "-c", "select 1", &target])
                 .env_remove("PGPASSWORD")
