@@ -3,4 +3,5 @@
 //! The command line is in `pgusher`; speaking the protocol is in `pgusher-client`. Here lives what lies between:
 //! what is measured, in which order, and what may be concluded from it.
 
+pub mod script;
 pub mod stats;
