@@ -11,6 +11,8 @@ pub(crate) mod digest;
 mod keys;
 mod mechanism;
 mod mock;
+#[cfg(test)]
+mod rfc7677;
 mod server;
 mod verifier;
 

@@ -2,6 +2,8 @@
 //! key out of it, with which we can log in to a server as this client. Follows PostgreSQL's
 //! src/backend/libpq/auth-scram.c.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use subtle::{Choice, ConstantTimeEq};
@@ -13,7 +15,6 @@ use crate::{AuthError, CertificateHash, RAW_NONCE_LEN};
 
 /// One login in the server role: [`on_client_first`](Self::on_client_first), then
 /// [`on_client_final`](Self::on_client_final). After an error the exchange is over.
-#[derive(Debug)]
 pub struct ServerExchange {
     verifier: Verifier,
     /// The verifier is invented: every proof is wrong.
@@ -24,7 +25,6 @@ pub struct ServerExchange {
     state: State,
 }
 
-#[derive(Debug)]
 enum State {
     First,
     Final {
@@ -37,7 +37,6 @@ enum State {
 }
 
 /// A client that has proved itself.
-#[derive(Debug)]
 pub struct Accepted {
     /// server-final: the data of AuthenticationSASLFinal, to be sent before AuthenticationOk.
     pub server_final: Vec<u8>,
@@ -53,7 +52,11 @@ impl ServerExchange {
     /// Checks a client against `verifier`. `offered` is the hash of our certificate exactly when the
     /// client was offered SCRAM-SHA-256-PLUS. `raw_nonce` must be fresh random bytes for every login.
     #[must_use]
-    pub fn new(verifier: Verifier, offered: Option<CertificateHash>, raw_nonce: &[u8; RAW_NONCE_LEN]) -> Self {
+    pub fn new(
+        verifier: Verifier,
+        offered: Option<CertificateHash>,
+        raw_nonce: &[u8; RAW_NONCE_LEN],
+    ) -> Self {
         Self::with_text_nonce(verifier, false, offered, STANDARD.encode(raw_nonce))
     }
 
@@ -82,7 +85,13 @@ impl ServerExchange {
         offered: Option<CertificateHash>,
         nonce: String,
     ) -> Self {
-        Self { verifier, doomed, offered, nonce, state: State::First }
+        Self {
+            verifier,
+            doomed,
+            offered,
+            nonce,
+            state: State::First,
+        }
     }
 
     /// Takes client-first and gives server-first, the data of AuthenticationSASLContinue. A client may
@@ -93,9 +102,18 @@ impl ServerExchange {
     /// [`AuthError::Protocol`]; [`AuthError::Unsupported`] for an authorization identity, a mandatory
     /// extension or another kind of channel binding; [`AuthError::ChannelBinding`] when the client
     /// believes that we did not offer to bind although we did; [`AuthError::OutOfTurn`].
-    pub fn on_client_first(&mut self, mechanism: Mechanism, body: &[u8]) -> Result<Vec<u8>, AuthError> {
-        if !matches!(std::mem::replace(&mut self.state, State::Over), State::First) {
-            return Err(AuthError::OutOfTurn { got: "client-first" });
+    pub fn on_client_first(
+        &mut self,
+        mechanism: Mechanism,
+        body: &[u8],
+    ) -> Result<Vec<u8>, AuthError> {
+        if !matches!(
+            std::mem::replace(&mut self.state, State::Over),
+            State::First
+        ) {
+            return Err(AuthError::OutOfTurn {
+                got: "client-first",
+            });
         }
         let (binding, bare) = self.gs2_header(mechanism, body)?;
         let mut attributes = Attributes::new(bare)?;
@@ -106,14 +124,25 @@ impl ServerExchange {
 
         let full_nonce = format!("{client_nonce}{}", self.nonce);
         let parameters = self.verifier.parameters();
-        let server_first =
-            format!("r={full_nonce},s={},i={}", STANDARD.encode(parameters.salt()), parameters.iterations());
-        self.state = State::Final { signed: [bare, b",", server_first.as_bytes(), b","].concat(), full_nonce, binding };
+        let server_first = format!(
+            "r={full_nonce},s={},i={}",
+            STANDARD.encode(parameters.salt()),
+            parameters.iterations()
+        );
+        self.state = State::Final {
+            signed: [bare, b",", server_first.as_bytes(), b","].concat(),
+            full_nonce,
+            binding,
+        };
         Ok(server_first.into_bytes())
     }
 
     /// Reads the gs2 header (RFC 5802, 7) and gives what follows it.
-    fn gs2_header<'a>(&self, mechanism: Mechanism, body: &'a [u8]) -> Result<(ChannelBinding, &'a [u8]), AuthError> {
+    fn gs2_header<'a>(
+        &self,
+        mechanism: Mechanism,
+        body: &'a [u8],
+    ) -> Result<(ChannelBinding, &'a [u8]), AuthError> {
         let comma = body
             .iter()
             .take(64)
@@ -122,7 +151,9 @@ impl ServerExchange {
         let (flag, rest) = body.split_at_checked(comma).unwrap_or_default();
         let binding = match (flag, mechanism, &self.offered) {
             (_, Mechanism::ScramSha256Plus, None) => {
-                return Err(AuthError::Protocol("the client selected SCRAM-SHA-256-PLUS, which was not offered"));
+                return Err(AuthError::Protocol(
+                    "the client selected SCRAM-SHA-256-PLUS, which was not offered",
+                ));
             }
             (b"n" | b"y", Mechanism::ScramSha256Plus, Some(_)) => {
                 return Err(AuthError::Protocol(
@@ -145,13 +176,17 @@ impl ServerExchange {
                 ChannelBinding::EndPoint(hash.clone())
             }
             ([b'p', b'=', ..], Mechanism::ScramSha256Plus, Some(_)) => {
-                return Err(AuthError::Unsupported("a channel binding other than tls-server-end-point"));
+                return Err(AuthError::Unsupported(
+                    "a channel binding other than tls-server-end-point",
+                ));
             }
             _ => return Err(AuthError::Protocol("unknown channel binding flag")),
         };
         match rest {
             [b',', b',', bare @ ..] => Ok((binding, bare)),
-            [b',', b'a', b'=', ..] => Err(AuthError::Unsupported("a SCRAM authorization identity other than the user")),
+            [b',', b'a', b'=', ..] => Err(AuthError::Unsupported(
+                "a SCRAM authorization identity other than the user",
+            )),
             _ => Err(AuthError::Protocol("client-first has no gs2 header")),
         }
     }
@@ -162,8 +197,15 @@ impl ServerExchange {
     /// [`AuthError::WrongPassword`]; [`AuthError::ChannelBinding`] when the client saw another
     /// certificate than ours; [`AuthError::Protocol`]; [`AuthError::OutOfTurn`].
     pub fn on_client_final(&mut self, body: &[u8]) -> Result<Accepted, AuthError> {
-        let State::Final { mut signed, full_nonce, binding } = std::mem::replace(&mut self.state, State::Over) else {
-            return Err(AuthError::OutOfTurn { got: "client-final" });
+        let State::Final {
+            mut signed,
+            full_nonce,
+            binding,
+        } = std::mem::replace(&mut self.state, State::Over)
+        else {
+            return Err(AuthError::OutOfTurn {
+                got: "client-final",
+            });
         };
         let mut attributes = Attributes::new(body)?;
         let header = attributes.expect(b'c', "client-final has no channel binding")?;
@@ -202,16 +244,44 @@ impl ServerExchange {
         let client_signature = hmac(self.verifier.stored_key(), &[&signed]);
         let client_key = xor(&proof, &client_signature);
         let server_signature = hmac(self.verifier.server_key(), &[&signed]);
-        let proven = sha256(&*client_key).ct_eq(self.verifier.stored_key()) & !Choice::from(u8::from(self.doomed));
+        let proven = sha256(&*client_key).ct_eq(self.verifier.stored_key())
+            & !Choice::from(u8::from(self.doomed));
         if !bool::from(proven) {
             return Err(AuthError::WrongPassword);
         }
         Ok(Accepted {
-            server_final: format!("v={}", STANDARD.encode(&*server_signature)).into_bytes(),
+            server_final: format!("v={}", STANDARD.encode(server_signature.as_slice()))
+                .into_bytes(),
             keys: ScramKeys::new(*client_key, *self.verifier.server_key()),
             parameters: self.verifier.parameters().clone(),
             channel_bound: matches!(binding, ChannelBinding::EndPoint(_)),
         })
+    }
+}
+
+impl fmt::Debug for ServerExchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Neither the verifier nor whether it is invented: who reads the log should not learn which
+        // users exist.
+        f.debug_struct("ServerExchange")
+            .field("offers_plus", &self.offered.is_some())
+            .field(
+                "state",
+                &match self.state {
+                    State::First => "waits for client-first",
+                    State::Final { .. } => "waits for client-final",
+                    State::Over => "over",
+                },
+            )
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Accepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accepted")
+            .field("channel_bound", &self.channel_bound)
+            .finish_non_exhaustive()
     }
 }
 
