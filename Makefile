@@ -20,7 +20,7 @@ build: ## builds target/release/pgusher
 	$(CARGO) build --release --locked -p pgusher
 
 demo: ## measures a private PostgreSQL, direct and managed, and leaves an HTML report (about a minute)
-	@$(PREPARE) test
+	@$(PREPARE) demo
 	$(CARGO) build --release --locked -p pgusher
 	target/release/pgusher demo $(ARGS)
 
