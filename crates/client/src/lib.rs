@@ -11,10 +11,34 @@
 //!
 //! It is no general database driver: values are text, rows are counted or returned as text.
 
-pub mod conninfo;
+mod attempt;
+mod cancel;
+mod channel;
 mod config;
+mod connection;
+mod connector;
+pub mod conninfo;
 mod error;
+mod login;
 mod phase;
+mod reply;
 mod secret;
+mod socket;
+mod tls;
+mod x509;
 
+pub use attempt::{Attempt, AttemptError, Attempts, Encryption};
+pub use cancel::CancelToken;
+pub use channel::TlsInfo;
+pub use config::{
+    AuthMethod, AuthMethods, ChannelBinding, Config, GssEncMode, Host, LoadBalanceHosts, Place,
+    RootCert, SslCertMode, SslMode, SslNegotiation, TargetSessionAttrs, TcpOptions, TlsOptions,
+    TlsVersion,
+};
+pub use connection::Connection;
+pub use connector::Connector;
+pub use error::{Error, ErrorKind, Result, ServerError};
+pub use pgusher_wire::TxStatus;
+pub use phase::{Phase, Phases};
+pub use reply::{Reply, Rows};
 pub use secret::Secret;

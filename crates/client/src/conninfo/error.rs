@@ -14,12 +14,20 @@ pub struct ConninfoError {
 impl ConninfoError {
     /// An error without a place in a string.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        ConninfoError { message: message.into(), position: None, hint: None }
+        ConninfoError {
+            message: message.into(),
+            position: None,
+            hint: None,
+        }
     }
 
     /// An error at byte `offset` (from 0) of the string that was parsed.
     pub(crate) fn at(offset: usize, message: impl Into<String>) -> Self {
-        ConninfoError { message: message.into(), position: Some(offset + 1), hint: None }
+        ConninfoError {
+            message: message.into(),
+            position: Some(offset + 1),
+            hint: None,
+        }
     }
 
     /// Adds what to do about it.
@@ -59,5 +67,9 @@ pub(crate) fn quoted_word(name: &str) -> String {
     let plain = !name.is_empty()
         && name.len() <= 40
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if plain { format!(" \"{name}\"") } else { String::new() }
+    if plain {
+        format!(" \"{name}\"")
+    } else {
+        String::new()
+    }
 }
