@@ -161,6 +161,7 @@ impl Bench {
             targets: self.targets.clone(),
             ..Findings::default()
         };
+        let ticks = cpu::machine_ticks();
         for cell in cell::all(prepared) {
             if self.wanted(&cell.name()) {
                 let series = self.measure(cell);
@@ -188,6 +189,10 @@ impl Bench {
         if findings.cells.is_empty() && findings.idle.is_empty() && findings.calls.is_empty() {
             bail!("no workload has a name that matches");
         }
+        findings.machine.push((
+            "processor time that the hypervisor gave to others meanwhile",
+            format!("{:.1} %", cpu::stolen(ticks) * 100.0),
+        ));
         let text = findings.markdown();
         println!("{text}");
         let full = self.options.only.is_empty() && !self.options.quick;
