@@ -1,1 +1,18 @@
-//! The connection manager: worker threads that move bytes, and a control side that does the rest
+//! The connection manager: many clients on few physical connections.
+//!
+//! [`Manager::start`] opens the listeners and starts the threads. Rooms:
+//! * [`core`]: the state machine of one worker, without I/O. Read its contract first.
+//! * [`worker`]: the thread that moves bytes between sockets and its core.
+//! * [`control`]: everything that may block: key derivation, questions to the server about a user.
+//! * [`config`]: what can be configured; [`shared`]: what the workers share; [`auth`]: how identities are proved.
+
+pub mod auth;
+pub mod config;
+pub mod control;
+pub mod core;
+mod manager;
+pub mod shared;
+pub mod worker;
+
+pub use config::{AuthMethod, Config, ConfigError, Listen, Overrides, PoolMode};
+pub use manager::{Manager, StartError};

@@ -1,6 +1,7 @@
 //! ErrorResponse and NoticeResponse: a view of the fields of a received one, and a builder for our own.
 
 use crate::{ParseError, cursor::Cursor, write};
+use std::borrow::Cow;
 
 /// How bad an error or notice is; the field `S` and, untranslated, `V`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,7 +102,7 @@ pub struct Report {
     /// How bad it is.
     pub severity: Severity,
     /// Five characters, see [`crate::sqlstate`].
-    pub sqlstate: &'static str,
+    pub sqlstate: Cow<'static, str>,
     /// What happened, one sentence without a full stop.
     pub message: String,
     /// More about it.
@@ -112,12 +113,12 @@ pub struct Report {
 
 impl Report {
     /// An error that ends the session.
-    pub fn fatal(sqlstate: &'static str, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Fatal, sqlstate, message: message.into(), detail: None, hint: None }
+    pub fn fatal(sqlstate: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Fatal, sqlstate: sqlstate.into(), message: message.into(), detail: None, hint: None }
     }
 
     /// An error that ends the statement.
-    pub fn error(sqlstate: &'static str, message: impl Into<String>) -> Self {
+    pub fn error(sqlstate: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Error, ..Self::fatal(sqlstate, message) }
     }
 
@@ -148,7 +149,7 @@ impl Report {
             };
             field(b'S', self.severity.as_str());
             field(b'V', self.severity.as_str());
-            field(b'C', self.sqlstate);
+            field(b'C', &self.sqlstate);
             field(b'M', &self.message);
             if let Some(detail) = &self.detail {
                 field(b'D', detail);

@@ -127,7 +127,7 @@ impl<'a> Parameters<'a> {
     }
 
     /// Names and values in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a> {
         let mut cursor = Cursor::new(b' ', self.body);
         std::iter::from_fn(move || {
             let name = cursor.cstr().ok().filter(|n| !n.is_empty())?;

@@ -1,0 +1,117 @@
+//! Cancel requests: from a client to the server that works for it, and to no other.
+//!
+//! The process id that a client was told says where it is (worker and slot), the key proves that the request is its own. The
+//! physical connection stays reserved until the server has closed the connection that carried the request: by then the
+//! signal has been sent, and it cannot hit the next client's statement.
+
+use super::io::{ConnId, Mail, Output};
+use super::{Core, client, server};
+use pgusher_pool::{Seat, WorkerId};
+use pgusher_wire::startup::write_cancel;
+use std::sync::atomic::Ordering;
+use subtle::ConstantTimeEq;
+
+/// A connection that carries a cancel request.
+#[derive(Debug)]
+pub(super) struct Cancel {
+    server: Seat,
+    pid: u32,
+    key: Vec<u8>,
+}
+
+impl Core {
+    /// Somebody asks to cancel what the client with this process id does.
+    pub(super) fn cancel_requested(&mut self, pid: u32, key: &[u8]) {
+        let Some(place) = pid.checked_sub(1) else {
+            return;
+        };
+        let worker = WorkerId((place >> 24) as u8);
+        let slot = place & 0x00ff_ffff;
+        if worker == self.me {
+            self.cancel_client(slot, key);
+        } else if usize::from(worker.0) < self.shared.config.workers {
+            self.out.push_back(Output::Mail(
+                worker,
+                Mail::Cancel {
+                    client: slot,
+                    key: key.to_vec(),
+                },
+            ));
+        }
+    }
+
+    pub(super) fn cancel_client(&mut self, slot: u32, key: &[u8]) {
+        let Some(client) = self.clients.get(slot as usize) else {
+            return;
+        };
+        let own = client
+            .key
+            .get(..usize::from(client.key_len))
+            .unwrap_or_default();
+        if client.login.is_some() || !bool::from(own.ct_eq(key)) {
+            return;
+        }
+        if let client::State::Seated { server } = client.state {
+            self.cancel_server(server);
+        }
+    }
+
+    /// Sends the server a cancel request for what it does now.
+    pub(super) fn cancel_server(&mut self, slot: u32) {
+        let seat = self.server_seat(slot);
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        let busy = s.ledger.is_busy() && matches!(s.state, server::State::Seated { .. });
+        let limit = self.shared.config.max_cancels;
+        if !busy || self.shared.cancels.fetch_add(1, Ordering::Relaxed) >= limit {
+            if busy {
+                self.shared.cancels.fetch_sub(1, Ordering::Relaxed);
+            }
+            return;
+        }
+        s.cancels += 1;
+        let address = s.pool.address.clone();
+        let cancel = Cancel {
+            server: seat,
+            pid: s.pid,
+            key: s.key.clone(),
+        };
+        let slot = self.cancels.insert(cancel) as u32;
+        self.out.push_back(Output::Connect {
+            conn: ConnId::Cancel(slot),
+            address,
+        });
+    }
+
+    /// The connection for a cancel request is there.
+    pub fn cancel_connected(&mut self, slot: u32) {
+        let Some(cancel) = self.cancels.get(slot as usize) else {
+            return;
+        };
+        let mut out = Vec::with_capacity(16);
+        write_cancel(&mut out, cancel.pid, &cancel.key);
+        self.send(ConnId::Cancel(slot), out);
+    }
+
+    /// The connection for a cancel request has ended, or could not be made.
+    pub fn cancel_closed(&mut self, slot: u32) {
+        let Some(cancel) = self.cancels.try_remove(slot as usize) else {
+            return;
+        };
+        self.shared.cancels.fetch_sub(1, Ordering::Relaxed);
+        self.out.push_back(Output::Close(ConnId::Cancel(slot)));
+        let seat = cancel.server;
+        let Some(s) = self
+            .servers
+            .get_mut(seat.slot as usize)
+            .filter(|s| s.serial == seat.serial)
+        else {
+            return;
+        };
+        s.cancels = s.cancels.saturating_sub(1);
+        if s.cancels == 0 && matches!(s.state, server::State::BeingCancelled) {
+            self.release_server(seat.slot);
+        }
+    }
+}

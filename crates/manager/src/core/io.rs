@@ -1,0 +1,145 @@
+//! What goes in and out of the core, apart from bytes that arrive.
+
+use crate::auth::Facts;
+use crate::core::Origin;
+use crate::shared::ServerAddress;
+use pgusher_auth::{Derivation, ScramKeys};
+use pgusher_pool::{Micros, Seat, WorkerId};
+use pgusher_wire::Report;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A connection of this worker, by its slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConnId {
+    /// A connection from an application.
+    Client(u32),
+    /// A connection to a PostgreSQL backend.
+    Server(u32),
+    /// A connection to a PostgreSQL server that carries a cancel request and ends.
+    Cancel(u32),
+}
+
+/// Bytes to be sent.
+#[derive(Debug)]
+pub enum Bytes {
+    /// A part of the buffer that was given to the core in the call just made.
+    Input(Range<usize>),
+    /// Bytes of our own.
+    Owned(Vec<u8>),
+}
+
+/// Something for the driver to do.
+#[derive(Debug)]
+pub enum Output {
+    /// Send bytes, after those that could not be sent yet.
+    Send {
+        /// To this connection.
+        to: ConnId,
+        /// These.
+        bytes: Bytes,
+    },
+    /// Connect to this address; [`ConnId::Server`] or [`ConnId::Cancel`].
+    Connect {
+        /// The slot that the connection will have.
+        conn: ConnId,
+        /// Where to.
+        address: Arc<ServerAddress>,
+    },
+    /// Close the connection once everything has been sent. The slot is free already.
+    Close(ConnId),
+    /// Stop reading.
+    Pause(ConnId),
+    /// Read again.
+    Resume(ConnId),
+    /// Take the physical connection out with [`Core::take_server`](super::Core::take_server) and send it, with its socket,
+    /// to the worker of `client`.
+    HandOver {
+        /// Slot of the server.
+        server: u32,
+        /// Who gets it.
+        client: Seat,
+        /// Since when the client has waited.
+        since: Micros,
+    },
+    /// Send this to another worker.
+    Mail(WorkerId, Mail),
+    /// Ask the control side.
+    Ask(Question),
+}
+
+/// A message to a worker's core.
+#[derive(Debug)]
+pub enum Mail {
+    /// The pool has promised the receiver's idle `server` to `client`.
+    Fetch {
+        /// The server.
+        server: Seat,
+        /// The client.
+        client: Seat,
+        /// Since when it has waited.
+        since: Micros,
+    },
+    /// The server that was promised to `client` is gone.
+    Missed {
+        /// The client.
+        client: Seat,
+        /// Since when it has waited.
+        since: Micros,
+    },
+    /// No server can be had for `client`.
+    NoServer {
+        /// The client.
+        client: Seat,
+        /// Why.
+        report: Arc<Report>,
+    },
+    /// Somebody wants to cancel what `client` (by slot) does, and shows this key.
+    Cancel {
+        /// Slot of the client.
+        client: u32,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// How a client has to prove its identity.
+    Facts {
+        /// The client.
+        client: Seat,
+        /// The answer.
+        facts: Facts,
+    },
+    /// Keys for a login to a server.
+    Keys {
+        /// The server.
+        server: Seat,
+        /// The keys, or `None` if they could not be made.
+        keys: Option<Box<ScramKeys>>,
+    },
+    /// Shut down at transaction boundaries.
+    Drain,
+}
+
+/// A question to the control side. It answers by [`Mail`].
+#[derive(Debug)]
+pub enum Question {
+    /// How must this client prove its identity? With `password`: is this its password?
+    Facts {
+        /// Who asks.
+        client: Seat,
+        /// Role.
+        user: Box<str>,
+        /// Database.
+        database: Box<str>,
+        /// Where it comes from.
+        origin: Origin,
+        /// The password that the client sent, if it was asked for one.
+        password: Option<pgusher_auth::Password>,
+    },
+    /// Derive SCRAM keys from a password.
+    Derive {
+        /// The server that needs them.
+        server: Seat,
+        /// The work.
+        derivation: Box<Derivation>,
+    },
+}

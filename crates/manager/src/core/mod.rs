@@ -1,0 +1,190 @@
+//! The core of one worker: a state machine that seats clients on servers. It does no I/O.
+//!
+//! # Contract
+//! The driver tells the core one thing at a time: bytes that arrived ([`Core::client_bytes`], [`Core::server_bytes`]), a
+//! connection that was accepted, made, lost or became writable again, a message from elsewhere ([`Core::mail`]), and the
+//! time ([`Core::tick`]). After each of these calls, and before the next one, the driver drains the outputs with
+//! [`Core::poll`] and carries them out in order. [`Bytes::Input`] refers to the buffer of the call that was just made, so
+//! that bytes which need no rewriting leave from the buffer that they were read into.
+//!
+//! What the core cannot use yet of the bytes, because a message is cut off, it keeps ([`Core::client_held`],
+//! [`Core::server_held`]); the driver puts those bytes in front of the ones that it reads next. They never exceed
+//! [`MAX_HELD`].
+//!
+//! The core opens no socket, reads no clock, starts no thread and draws no random number: time and random bytes are
+//! passed in. Cores share nothing but the pools and immutable values in [`Shared`], and talk by [`Mail`].
+//!
+//! Rooms: `client` logs clients in, `server` logs in to servers, `relay` is the hot path between the two, `seat` joins
+//! clients and servers and parts them, `cancel` passes cancel requests on.
+
+mod cancel;
+mod client;
+mod io;
+mod relay;
+mod seat;
+mod server;
+
+pub use client::{Client, Origin};
+pub use io::{Bytes, ConnId, Mail, Output, Question};
+pub use server::Server;
+
+use crate::shared::Shared;
+use cancel::Cancel;
+use pgusher_pool::{Micros, Seat, WorkerId};
+use slab::Slab;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most bytes of a cut-off message that the core asks to be presented again.
+pub const MAX_HELD: usize = 16 * 1024;
+
+/// Random bytes that the driver draws for each connection: cancel key, SCRAM nonce, md5 salt.
+pub type Entropy = [u8; 64];
+
+/// The state of one worker.
+pub struct Core {
+    me: WorkerId,
+    shared: Arc<Shared>,
+    now: Micros,
+    clients: Slab<Client>,
+    servers: Slab<Server>,
+    cancels: Slab<Cancel>,
+    serial: u32,
+    out: VecDeque<Output>,
+    draining: bool,
+}
+
+impl Core {
+    /// A worker without connections.
+    pub fn new(me: WorkerId, shared: Arc<Shared>) -> Self {
+        Self {
+            me,
+            shared,
+            now: Micros(0),
+            clients: Slab::new(),
+            servers: Slab::new(),
+            cancels: Slab::new(),
+            serial: 0,
+            out: VecDeque::new(),
+            draining: false,
+        }
+    }
+
+    /// The next thing for the driver to do.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// The time of the calls that follow.
+    #[inline]
+    pub fn set_now(&mut self, now: Micros) {
+        self.now = now;
+    }
+
+    /// Clients that are connected to this worker.
+    pub fn client_count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Physical connections that belong to this worker.
+    pub fn server_count(&self) -> usize {
+        self.servers.len()
+    }
+
+    fn next_serial(&mut self) -> u32 {
+        self.serial = self.serial.wrapping_add(1);
+        self.serial
+    }
+
+    fn client_seat(&self, slot: u32) -> Seat {
+        let serial = self.clients.get(slot as usize).map_or(0, |c| c.serial);
+        Seat {
+            worker: self.me,
+            slot,
+            serial,
+        }
+    }
+
+    fn server_seat(&self, slot: u32) -> Seat {
+        let serial = self.servers.get(slot as usize).map_or(0, |s| s.serial);
+        Seat {
+            worker: self.me,
+            slot,
+            serial,
+        }
+    }
+
+    /// The client in `seat`, if it is still the same one.
+    fn client_in(&mut self, seat: Seat) -> Option<&mut Client> {
+        self.clients
+            .get_mut(seat.slot as usize)
+            .filter(|c| c.serial == seat.serial)
+    }
+
+    /// Sends bytes of our own.
+    fn send(&mut self, to: ConnId, bytes: Vec<u8>) {
+        self.out.push_back(Output::Send {
+            to,
+            bytes: Bytes::Owned(bytes),
+        });
+    }
+
+    /// About once a second: limits in time that need no precision.
+    pub fn tick(&mut self) {
+        let shared = self.shared.clone();
+        let timeouts = &shared.config.timeouts;
+        let before = |d: Duration| {
+            Micros(
+                self.now
+                    .0
+                    .saturating_sub(u64::try_from(d.as_micros()).unwrap_or(u64::MAX)),
+            )
+        };
+        let (login, wait, idle, connect) = (
+            before(timeouts.client_login()),
+            before(timeouts.query_wait()),
+            before(timeouts.server_idle()),
+            before(timeouts.server_connect()),
+        );
+        self.expire_logins(login);
+        self.expire_connects(connect);
+        for pool in shared.pools() {
+            if timeouts.query_wait_s > 0 {
+                for client in pool.seats.expire(self.me, wait) {
+                    self.wait_expired(client.slot);
+                }
+            }
+            for server in pool.seats.take_idle(self.me, idle) {
+                self.close_server(server.slot);
+            }
+        }
+    }
+
+    /// Begins to shut down: clients that are between transactions are told so and closed, the others when they get there.
+    pub fn drain(&mut self) {
+        self.draining = true;
+        let slots: Vec<u32> = self.clients.iter().map(|(slot, _)| slot as u32).collect();
+        for slot in slots {
+            self.drain_client(slot);
+        }
+    }
+
+    /// Something from another worker or from the control side.
+    pub fn mail(&mut self, mail: Mail) {
+        match mail {
+            Mail::Fetch {
+                server,
+                client,
+                since,
+            } => self.fetch(server, client, since),
+            Mail::Missed { client, since } => self.missed(client, since),
+            Mail::NoServer { client, report } => self.no_server(client, &report),
+            Mail::Cancel { client, key } => self.cancel_client(client, &key),
+            Mail::Facts { client, facts } => self.facts(client, facts),
+            Mail::Keys { server, keys } => self.derived(server, keys.map(|k| *k)),
+            Mail::Drain => self.drain(),
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! Joins clients and servers, and parts them again.
+
+use super::Core;
+use super::client::{Pin, State, draining};
+use super::io::{ConnId, Mail, Output};
+use super::server::{Reset, Server, State as ServerState};
+use pgusher_pool::{Acquire, Closed, Release};
+use pgusher_pool::{Micros, Seat};
+use pgusher_wire::{Report, frontend, sqlstate};
+
+impl Core {
+    /// A client needs a server. `login`: only to learn what the server says of itself. Returns the server if there is one
+    /// at once and nothing has to be done to it first.
+    #[inline]
+    pub(super) fn want_server(&mut self, slot: u32, login: bool) -> Option<u32> {
+        let seat = self.client_seat(slot);
+        let client = self.clients.get_mut(slot as usize)?;
+        let pool = client.pool.clone()?;
+        match pool.seats.acquire(seat, self.now) {
+            Acquire::Local(server) => {
+                let settings = client.settings.as_ref();
+                let agreed = self
+                    .servers
+                    .get(server.slot as usize)
+                    .is_some_and(|s| settings.is_some_and(|settings| s.settings.same(settings)));
+                if agreed && !login {
+                    client.state = State::Seated {
+                        server: server.slot,
+                    };
+                    if let Some(s) = self.servers.get_mut(server.slot as usize) {
+                        s.state = ServerState::Seated { client: slot };
+                    }
+                    return Some(server.slot);
+                }
+                self.pause(slot);
+                self.seat(server.slot, slot, login);
+            }
+            Acquire::Remote(server) => {
+                client.state = State::Promised { login };
+                self.pause(slot);
+                let mail = Mail::Fetch {
+                    server,
+                    client: seat,
+                    since: self.now,
+                };
+                self.out.push_back(Output::Mail(server.worker, mail));
+            }
+            Acquire::Open(ticket) => {
+                client.state = State::Waiting { ticket, login };
+                self.pause(slot);
+                self.open_server(&pool);
+            }
+            Acquire::Wait(ticket) => {
+                client.state = State::Waiting { ticket, login };
+                self.pause(slot);
+            }
+        }
+        None
+    }
+
+    fn pause(&mut self, client: u32) {
+        self.out.push_back(Output::Pause(ConnId::Client(client)));
+    }
+
+    /// The server that was promised to a client of ours is gone: it waits again, in front.
+    pub(super) fn missed(&mut self, seat: Seat, since: Micros) {
+        let Some(client) = self.client_in(seat) else {
+            return;
+        };
+        let State::Promised { login, .. } = client.state else {
+            return;
+        };
+        let Some(pool) = client.pool.clone() else {
+            return;
+        };
+        let (ticket, open) = match pool.seats.acquire_again(seat, since) {
+            Acquire::Open(ticket) => (ticket, true),
+            Acquire::Wait(ticket) => (ticket, false),
+            Acquire::Local(_) | Acquire::Remote(_) => return,
+        };
+        client.state = State::Waiting { ticket, login };
+        if open {
+            self.open_server(&pool);
+        }
+    }
+
+    /// The pool has promised an idle server of ours to a client of another worker.
+    pub(super) fn fetch(&mut self, server: Seat, client: Seat, since: Micros) {
+        let here = self
+            .servers
+            .get(server.slot as usize)
+            .is_some_and(|s| s.serial == server.serial);
+        if here {
+            self.out.push_back(Output::HandOver {
+                server: server.slot,
+                client,
+                since,
+            });
+        } else {
+            self.out
+                .push_back(Output::Mail(client.worker, Mail::Missed { client, since }));
+        }
+    }
+
+    /// Takes a server out, to hand it over to another worker.
+    pub fn take_server(&mut self, slot: u32) -> Option<Server> {
+        self.servers.try_remove(slot as usize)
+    }
+
+    /// A server has arrived from another worker, for `client`. Returns its slot.
+    pub fn server_arrived(&mut self, server: Server, client: Seat) -> u32 {
+        let serial = self.next_serial();
+        let slot = self.servers.insert(Server { serial, ..server }) as u32;
+        self.give(slot, client);
+        slot
+    }
+
+    /// Gives a server to a client of this worker, or to the next one if that client is gone.
+    fn give(&mut self, server: u32, client: Seat) {
+        let login = match self.client_in(client).map(|c| &c.state) {
+            Some(State::Waiting { login, .. } | State::Promised { login, .. }) => *login,
+            _ => return self.release_server(server),
+        };
+        self.seat(server, client.slot, login);
+    }
+
+    /// Seats a client on a server that is free; puts the client's settings on it first if they differ.
+    fn seat(&mut self, server: u32, client: u32, login: bool) {
+        if login {
+            self.release_server(server);
+            self.welcome(client);
+            return;
+        }
+        let (Some(s), Some(c)) = (
+            self.servers.get_mut(server as usize),
+            self.clients.get_mut(client as usize),
+        ) else {
+            return;
+        };
+        let Some(settings) = &c.settings else { return };
+        c.state = State::Seated { server };
+        if s.settings.same(settings) {
+            s.state = ServerState::Seated { client };
+            self.resume_client(client);
+            return;
+        }
+        let sql = settings.replay(&s.settings);
+        s.state = ServerState::Replaying { client };
+        s.error = None;
+        s.ledger.sent(frontend::QUERY);
+        let mut out = Vec::with_capacity(sql.len() + 6);
+        frontend::write_query(&mut out, sql.as_bytes());
+        self.send(ConnId::Server(server), out);
+    }
+
+    /// The settings are on the server, or could not be put there.
+    pub(super) fn replayed(&mut self, server: u32, client: u32) {
+        let (Some(s), Some(c)) = (
+            self.servers.get_mut(server as usize),
+            self.clients.get_mut(client as usize),
+        ) else {
+            return;
+        };
+        if let Some(error) = s.error.take() {
+            let fields = pgusher_wire::ErrorFields::new(&error);
+            let state = fields.sqlstate().unwrap_or(sqlstate::INTERNAL_ERROR);
+            let mut report = Report::fatal(state.to_owned(), fields.message());
+            report.detail = Some(
+                "This is what the server says of a startup parameter of this connection.".into(),
+            );
+            c.state = State::Idle;
+            self.refuse(client, &report);
+            // Which of the settings it has is not known.
+            self.close_server(server);
+            return;
+        }
+        if let Some(settings) = &c.settings {
+            s.settings = settings.clone();
+        }
+        s.state = ServerState::Seated { client };
+        self.resume_client(client);
+    }
+
+    /// Parts a client from its server if its transaction is over and nothing keeps it.
+    #[inline]
+    pub(super) fn part_if_done(&mut self, client: u32) {
+        let Some(c) = self.clients.get_mut(client as usize) else {
+            return;
+        };
+        let State::Seated { server } = c.state else {
+            return;
+        };
+        let Some(s) = self.servers.get_mut(server as usize) else {
+            return;
+        };
+        if !matches!(s.state, ServerState::Seated { .. })
+            || !s.ledger.is_clean()
+            || !c.scanner.at_boundary()
+            || !s.scanner.at_boundary()
+            || !s.held.is_empty()
+            || s.blocked
+        {
+            return;
+        }
+        if self.draining {
+            self.refuse(client, &draining());
+            return;
+        }
+        if c.pin.is_some() {
+            return;
+        }
+        c.state = State::Idle;
+        if s.cancels > 0 {
+            s.state = ServerState::BeingCancelled;
+            return;
+        }
+        self.release_server(server);
+    }
+
+    /// A server without a client goes back to its pool, or is closed if it is no longer wanted.
+    #[inline]
+    pub(super) fn release_server(&mut self, slot: u32) {
+        let seat = self.server_seat(slot);
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        let lifetime = self.shared.config.timeouts.server_lifetime();
+        if self.draining || self.now.since(s.opened) > lifetime || s.pool.seats.is_over_limit() {
+            s.state = ServerState::Idle;
+            self.close_server(slot);
+            return;
+        }
+        s.state = ServerState::Idle;
+        let release = s.pool.seats.release(seat, self.now);
+        self.released(slot, release);
+    }
+
+    /// Does what the pool says about a server that has become free.
+    pub(super) fn released(&mut self, slot: u32, release: Release) {
+        match release {
+            Release::Idle => {}
+            Release::Give { client, .. } if client.worker == self.me => self.give(slot, client),
+            Release::Give { client, since } => self.out.push_back(Output::HandOver {
+                server: slot,
+                client,
+                since,
+            }),
+        }
+    }
+
+    /// A client is gone. Its server is made clean, or closed.
+    pub fn client_closed(&mut self, slot: u32) {
+        self.drop_client(slot);
+    }
+
+    /// Forgets a client and closes its socket once everything has been sent.
+    pub(super) fn drop_client(&mut self, slot: u32) {
+        let seat = self.client_seat(slot);
+        let Some(client) = self.clients.try_remove(slot as usize) else {
+            return;
+        };
+        self.out.push_back(Output::Close(ConnId::Client(slot)));
+        match client.state {
+            State::Waiting { ticket, .. } => {
+                if let Some(pool) = &client.pool {
+                    // If it is no longer in the queue, a server is on its way, and goes on to the next one.
+                    pool.seats.leave(seat, ticket);
+                }
+            }
+            State::Seated { server } => {
+                let boundary = client.scanner.at_boundary();
+                let discard = client.pin.is_some();
+                self.vacate(server, boundary, discard);
+            }
+            _ => {}
+        }
+    }
+
+    /// A server whose client is gone. `boundary`: the last message that it was sent was sent whole.
+    fn vacate(&mut self, slot: u32, boundary: bool, discard: bool) {
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        s.tainted |= discard;
+        // It may have been stopped for a client that took its replies too slowly.
+        self.out.push_back(Output::Resume(ConnId::Server(slot)));
+        let quiet = boundary
+            && s.ledger.is_quiet()
+            && s.scanner.at_boundary()
+            && s.held.is_empty()
+            && !s.blocked;
+        let usable = quiet && !self.draining && matches!(s.state, ServerState::Seated { .. });
+        if !usable {
+            if s.ledger.is_busy() {
+                // The backend would go on with the statement until it writes to us.
+                self.cancel_server(slot);
+            }
+            return self.close_server(slot);
+        }
+        if s.cancels > 0 {
+            return self.close_server(slot);
+        }
+        if s.ledger.is_clean() && !s.tainted {
+            return self.release_server(slot);
+        }
+        let (step, sql): (Reset, &[u8]) = if s.ledger.is_clean() {
+            (Reset::Discard, b"DISCARD ALL")
+        } else {
+            (Reset::Rollback { discard: s.tainted }, b"ROLLBACK")
+        };
+        self.reset(slot, step, sql);
+    }
+
+    fn reset(&mut self, slot: u32, step: Reset, sql: &[u8]) {
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        s.state = ServerState::Resetting { step };
+        s.error = None;
+        s.ledger.sent(frontend::QUERY);
+        let mut out = Vec::with_capacity(32);
+        frontend::write_query(&mut out, sql);
+        self.send(ConnId::Server(slot), out);
+    }
+
+    /// A step of cleaning is done.
+    pub(super) fn reset_done(&mut self, slot: u32, step: Reset) {
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        if s.error.take().is_some() || !s.ledger.is_clean() {
+            return self.close_server(slot);
+        }
+        match step {
+            Reset::Rollback { discard: true } => self.reset(slot, Reset::Discard, b"DISCARD ALL"),
+            Reset::Rollback { discard: false } => self.release_server(slot),
+            Reset::Discard => {
+                s.tainted = false;
+                s.settings = self.shared.no_settings.clone();
+                self.release_server(slot);
+            }
+        }
+    }
+
+    /// A server's socket is gone.
+    pub fn server_closed(&mut self, slot: u32) {
+        let Some(s) = self.servers.get(slot as usize) else {
+            return;
+        };
+        match s.state {
+            ServerState::Connecting | ServerState::Login(_) => {
+                let error = std::io::Error::new(
+                    std::io::ErrorKind::ConnectionReset,
+                    "closed while logging in",
+                );
+                self.server_connect_failed(slot, &error);
+            }
+            ServerState::Idle => self.lost_idle(slot),
+            ServerState::Resetting { .. } | ServerState::BeingCancelled => self.close_lost(slot),
+            ServerState::Replaying { client } | ServerState::Seated { client } => {
+                self.close_lost(slot);
+                if let Some(c) = self.clients.get_mut(client as usize) {
+                    c.state = State::Idle;
+                }
+                let report = Report::fatal(
+                    sqlstate::CONNECTION_FAILURE,
+                    "the PostgreSQL server closed the connection unexpectedly",
+                )
+                .detail("The server process ended before or while processing the request.")
+                .hint("What the statement did is not known. Connect again.");
+                self.refuse(client, &report);
+            }
+        }
+    }
+
+    fn close_lost(&mut self, slot: u32) {
+        let Some(s) = self.servers.try_remove(slot as usize) else {
+            return;
+        };
+        self.out.push_back(Output::Close(ConnId::Server(slot)));
+        match s.pool.seats.closed() {
+            Closed::Fine => {}
+            Closed::Open => self.open_server(&s.pool),
+        }
+    }
+
+    /// A client has waited too long for a server.
+    pub(super) fn wait_expired(&mut self, slot: u32) {
+        let seconds = self.shared.config.timeouts.query_wait_s;
+        let report = Report::fatal(
+            sqlstate::TOO_MANY_CONNECTIONS,
+            format!("no physical connection became free within {seconds} s"),
+        )
+        .hint("Raise pool_size, make transactions shorter, or raise query_wait_timeout.");
+        self.refuse(slot, &report);
+    }
+
+    /// The client keeps its server from here on.
+    pub(super) fn pin(&mut self, client: u32, pin: Pin) {
+        if let Some(c) = self.clients.get_mut(client as usize) {
+            c.pin.get_or_insert(pin);
+        }
+    }
+}

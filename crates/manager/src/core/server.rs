@@ -1,0 +1,491 @@
+//! A physical connection's way from connecting to its first ReadyForQuery.
+
+use super::io::{ConnId, Output, Question};
+use super::{Core, MAX_HELD};
+use crate::auth::Login;
+use crate::shared::{PoolEntry, Welcome};
+use pgusher_auth::scram::Step;
+use pgusher_auth::{
+    AuthError, ChannelBinding, ClientExchange, Credential, Mechanism, Password, RAW_NONCE_LEN,
+    ScramKeys,
+};
+use pgusher_pool::{Closed, Micros, Seat};
+use pgusher_session::Ledger;
+use pgusher_session::settings::Interned;
+use pgusher_wire::backend::{self, Authentication, Message};
+use pgusher_wire::scan::Scanner;
+use pgusher_wire::startup::{Version, write_startup};
+use pgusher_wire::{Frame, Report, frontend, sqlstate};
+use std::sync::Arc;
+
+/// What a physical connection does.
+#[derive(Debug)]
+pub(super) enum State {
+    /// The socket connects.
+    Connecting,
+    /// Messages of the login.
+    Login(Box<LoginState>),
+    /// In the pool, or promised to a client of another worker.
+    Idle,
+    /// Settings are put on it for this client.
+    Replaying { client: u32 },
+    /// This client has it.
+    Seated { client: u32 },
+    /// It is cleaned for the next client.
+    Resetting { step: Reset },
+    /// Its statement is over, but a cancel request for it is still under way.
+    BeingCancelled,
+}
+
+/// How a connection is cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reset {
+    /// ROLLBACK was sent; after it, the session's state is discarded if `discard`.
+    Rollback { discard: bool },
+    /// DISCARD ALL was sent.
+    Discard,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct LoginState {
+    nonce: [u8; RAW_NONCE_LEN],
+    exchange: Option<ClientExchange>,
+    parameters: Vec<(Vec<u8>, Vec<u8>)>,
+    ready: bool,
+}
+
+/// One physical connection.
+#[derive(Debug)]
+pub struct Server {
+    pub(super) serial: u32,
+    pub(super) state: State,
+    pub(super) ledger: Ledger,
+    pub(super) scanner: Scanner,
+    /// A message that is cut off.
+    pub(super) held: Vec<u8>,
+    pub(super) pool: Arc<PoolEntry>,
+    /// The settings that it has.
+    pub(super) settings: Interned,
+    /// A session's state is on it that settings do not cover.
+    pub(super) tainted: bool,
+    pub(super) pid: u32,
+    pub(super) key: Vec<u8>,
+    pub(super) opened: Micros,
+    /// Cancel requests for it that are under way.
+    pub(super) cancels: u16,
+    /// What it was sent does not leave; its client is not read meanwhile.
+    pub(super) blocked: bool,
+    /// What went wrong while settings were put on it: the body of the ErrorResponse.
+    pub(super) error: Option<Vec<u8>>,
+}
+
+impl Core {
+    /// Opens one more physical connection. The pool has counted it already.
+    pub(super) fn open_server(&mut self, pool: &Arc<PoolEntry>) {
+        let serial = self.next_serial();
+        let slot = self.servers.insert(Server {
+            serial,
+            state: State::Connecting,
+            ledger: Ledger::new(),
+            scanner: Scanner::new(),
+            held: Vec::new(),
+            pool: pool.clone(),
+            settings: self.shared.no_settings.clone(),
+            tainted: false,
+            pid: 0,
+            key: Vec::new(),
+            opened: self.now,
+            cancels: 0,
+            blocked: false,
+            error: None,
+        });
+        let conn = ConnId::Server(slot as u32);
+        self.out.push_back(Output::Connect {
+            conn,
+            address: pool.address.clone(),
+        });
+    }
+
+    /// The socket of a server has connected. `random` is for the login.
+    pub fn server_connected(&mut self, slot: u32, random: &super::Entropy) {
+        let Some(server) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        let mut nonce = [0; RAW_NONCE_LEN];
+        nonce.copy_from_slice(&random[..RAW_NONCE_LEN]);
+        server.state = State::Login(Box::new(LoginState {
+            nonce,
+            ..LoginState::default()
+        }));
+        let mut out = Vec::with_capacity(128);
+        let parameters: [(&[u8], &[u8]); 2] = [
+            (b"user", server.pool.user.as_bytes()),
+            (b"database", server.pool.database.as_bytes()),
+        ];
+        write_startup(&mut out, Version::V3_0, parameters);
+        self.send(ConnId::Server(slot), out);
+    }
+
+    /// The socket of a server could not connect.
+    pub fn server_connect_failed(&mut self, slot: u32, error: &std::io::Error) {
+        let Some(server) = self.servers.get(slot as usize) else {
+            return;
+        };
+        let report = Report::fatal(
+            sqlstate::UNABLE_TO_CONNECT,
+            format!(
+                "cannot connect to the PostgreSQL server at {}",
+                server.pool.address
+            ),
+        )
+        .detail(error.to_string())
+        .hint("Is the server running, and is the address in pgusher's configuration right?");
+        self.login_failed(slot, report);
+    }
+
+    /// Bytes that must be put in front of those that are read next from a server.
+    #[inline]
+    pub fn server_held(&self, slot: u32) -> &[u8] {
+        self.servers.get(slot as usize).map_or(&[], |s| &s.held)
+    }
+
+    pub(super) fn server_login_bytes(&mut self, slot: u32, buf: &[u8]) {
+        let mut rest = buf;
+        loop {
+            match Frame::parse(rest) {
+                Ok(Some((frame, used))) => {
+                    rest = rest.get(used..).unwrap_or_default();
+                    if !self.login_message(slot, frame) {
+                        return;
+                    }
+                    if self
+                        .servers
+                        .get(slot as usize)
+                        .is_none_or(|s| !matches!(s.state, State::Login(_)))
+                    {
+                        return;
+                    }
+                }
+                Ok(None) if rest.len() < MAX_HELD => break,
+                Ok(None) | Err(_) => {
+                    let text = "the server at the other end does not speak the PostgreSQL protocol";
+                    return self
+                        .login_failed(slot, Report::fatal(sqlstate::PROTOCOL_VIOLATION, text));
+                }
+            }
+        }
+        if let Some(server) = self.servers.get_mut(slot as usize) {
+            server.held = rest.to_vec();
+        }
+    }
+
+    /// `false` if the connection is gone.
+    fn login_message(&mut self, slot: u32, frame: Frame<'_>) -> bool {
+        let message = match Message::parse(frame) {
+            Ok(message) => message,
+            Err(e) => {
+                self.login_failed(
+                    slot,
+                    Report::fatal(sqlstate::PROTOCOL_VIOLATION, format!("server: {e}")),
+                );
+                return false;
+            }
+        };
+        match message {
+            Message::Authentication(request) => match self.authenticate(slot, request) {
+                Ok(()) => true,
+                Err(report) => {
+                    self.login_failed(slot, report);
+                    false
+                }
+            },
+            Message::ParameterStatus { name, value } => {
+                if let Some(Server {
+                    state: State::Login(login),
+                    ..
+                }) = self.servers.get_mut(slot as usize)
+                {
+                    login.parameters.push((name.to_vec(), value.to_vec()));
+                }
+                true
+            }
+            Message::BackendKeyData { pid, key } => {
+                if let Some(server) = self.servers.get_mut(slot as usize) {
+                    server.pid = pid;
+                    server.key = key.to_vec();
+                }
+                true
+            }
+            Message::ReadyForQuery(_) => {
+                self.server_ready(slot);
+                false
+            }
+            Message::Error(fields) => {
+                let state = fields
+                    .sqlstate()
+                    .unwrap_or(sqlstate::CONNECTION_EXCEPTION)
+                    .to_owned();
+                let report = server_report(&state, &fields);
+                self.login_failed(slot, report);
+                false
+            }
+            Message::Notice(_) | Message::NegotiateProtocolVersion { .. } => true,
+            _ => {
+                let text = format!(
+                    "unexpected message {:?} while logging in to the server",
+                    char::from(frame.tag)
+                );
+                self.login_failed(slot, Report::fatal(sqlstate::PROTOCOL_VIOLATION, text));
+                false
+            }
+        }
+    }
+
+    fn authenticate(&mut self, slot: u32, request: Authentication<'_>) -> Result<(), Report> {
+        let seat = self.server_seat(slot);
+        let Some(server) = self.servers.get_mut(slot as usize) else {
+            return Ok(());
+        };
+        let user = server.pool.user.clone();
+        let credential = server.pool.login.load_full();
+        let State::Login(login) = &mut server.state else {
+            return Ok(());
+        };
+        let missing = || {
+            Report::fatal(
+                sqlstate::INVALID_PASSWORD,
+                format!("the server asks for a password for user \"{user}\", and pgusher has none"),
+            )
+            .hint("Give the user a password in pgusher's configuration, or let pgusher ask clients for it (auth = \"server\").")
+        };
+        let failed = |e: AuthError| {
+            Report::fatal(
+                sqlstate::INVALID_PASSWORD,
+                format!("pgusher could not log in as user \"{user}\": {e}"),
+            )
+        };
+        let mut out = Vec::new();
+        match request {
+            Authentication::Ok => {
+                if let Some(exchange) = &login.exchange {
+                    if !exchange.is_done() {
+                        return Err(failed(AuthError::ServerNotAuthentic));
+                    }
+                }
+            }
+            Authentication::CleartextPassword => match credential.as_deref() {
+                Some(Login::Password(password)) => {
+                    frontend::write_password(&mut out, password.as_bytes())
+                }
+                _ => return Err(missing()),
+            },
+            Authentication::Md5Password { salt } => {
+                let hash = match credential.as_deref() {
+                    Some(Login::Md5(hash)) => hash.clone(),
+                    Some(Login::Password(password)) => {
+                        pgusher_auth::md5::Md5Hash::from_password(user.as_bytes(), password)
+                    }
+                    _ => return Err(missing()),
+                };
+                frontend::write_password(&mut out, hash.response(&salt).as_slice());
+            }
+            Authentication::Sasl(mechanisms) => {
+                if !mechanisms.contains(Mechanism::ScramSha256.name()) {
+                    let text = "the server offers no SASL mechanism that pgusher knows";
+                    return Err(Report::fatal(sqlstate::FEATURE_NOT_SUPPORTED, text));
+                }
+                let credential = match credential.as_deref() {
+                    Some(Login::Password(password)) => {
+                        Credential::Password(Password::new(password.as_bytes()))
+                    }
+                    Some(Login::Keys { keys, made_with }) => Credential::Keys {
+                        keys: keys.clone(),
+                        made_with: Some(made_with.clone()),
+                    },
+                    _ => return Err(missing()),
+                };
+                let exchange = ClientExchange::new(credential, ChannelBinding::None, &login.nonce);
+                frontend::write_sasl_initial(
+                    &mut out,
+                    exchange.mechanism().name(),
+                    &exchange.first_message(),
+                );
+                login.exchange = Some(exchange);
+            }
+            Authentication::SaslContinue(data) => {
+                let exchange = login.exchange.as_mut().ok_or_else(missing)?;
+                match exchange.on_server_first(data).map_err(failed)? {
+                    Step::Send(response) => frontend::write_sasl_response(&mut out, &response),
+                    Step::Derive(derivation) => {
+                        let derivation = Box::new(derivation);
+                        self.out.push_back(Output::Ask(Question::Derive {
+                            server: seat,
+                            derivation,
+                        }));
+                    }
+                }
+            }
+            Authentication::SaslFinal(data) => {
+                login
+                    .exchange
+                    .as_mut()
+                    .ok_or_else(missing)?
+                    .on_server_final(data)
+                    .map_err(failed)?;
+            }
+            Authentication::Other(kind) => {
+                let text = format!(
+                    "the server asks for authentication method {kind}, which pgusher does not speak"
+                );
+                return Err(Report::fatal(sqlstate::FEATURE_NOT_SUPPORTED, text)
+                    .hint("Methods that work: trust, password, md5, scram-sha-256."));
+            }
+        }
+        if !out.is_empty() {
+            self.send(ConnId::Server(slot), out);
+        }
+        Ok(())
+    }
+
+    /// The control side has derived the keys for a login.
+    pub(super) fn derived(&mut self, seat: Seat, keys: Option<ScramKeys>) {
+        let Some(server) = self
+            .servers
+            .get_mut(seat.slot as usize)
+            .filter(|s| s.serial == seat.serial)
+        else {
+            return;
+        };
+        let State::Login(login) = &mut server.state else {
+            return;
+        };
+        let response = match (&keys, login.exchange.as_mut()) {
+            (Some(keys), Some(exchange)) => exchange.on_keys(keys),
+            _ => Err(AuthError::WrongPassword),
+        };
+        match response {
+            Ok(response) => {
+                let mut out = Vec::new();
+                frontend::write_sasl_response(&mut out, &response);
+                self.send(ConnId::Server(seat.slot), out);
+            }
+            Err(e) => self.login_failed(
+                seat.slot,
+                Report::fatal(sqlstate::INVALID_PASSWORD, e.to_string()),
+            ),
+        }
+    }
+
+    fn server_ready(&mut self, slot: u32) {
+        let seat = self.server_seat(slot);
+        let Some(server) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        let State::Login(login) = &mut server.state else {
+            return;
+        };
+        login.ready = true;
+        let parameters = std::mem::take(&mut login.parameters);
+        server.held = Vec::new();
+        server.opened = self.now;
+        let pool = server.pool.clone();
+        pool.welcome.store(Some(Arc::new(Welcome { parameters })));
+        server.state = State::Idle;
+        let release = pool.seats.opened(seat, self.now);
+        self.released(slot, release);
+    }
+
+    /// A server could not be opened.
+    pub(super) fn login_failed(&mut self, slot: u32, report: Report) {
+        let Some(server) = self.servers.try_remove(slot as usize) else {
+            return;
+        };
+        self.out.push_back(Output::Close(ConnId::Server(slot)));
+        let pool = server.pool;
+        tracing::warn!(database = %pool.database, user = %pool.user, sqlstate = %report.sqlstate, "cannot open a physical connection: {}", report.message);
+        if report.sqlstate.starts_with("28") {
+            // What was kept may be out of date: the password was changed. The next login begins anew.
+            pool.login.store(None);
+            pool.welcome.store(None);
+            self.shared.forget(&pool.user, &pool.database);
+        }
+        let report = Arc::new(report);
+        for client in pool.seats.open_failed() {
+            self.tell_no_server(client, &report);
+        }
+    }
+
+    pub(super) fn expire_connects(&mut self, before: Micros) {
+        let late: Vec<u32> = self
+            .servers
+            .iter()
+            .filter(|(_, s)| {
+                matches!(s.state, State::Connecting | State::Login(_)) && s.opened < before
+            })
+            .map(|(slot, _)| slot as u32)
+            .collect();
+        for slot in late {
+            let error = std::io::Error::new(std::io::ErrorKind::TimedOut, "timed out");
+            self.server_connect_failed(slot, &error);
+        }
+    }
+
+    /// Closes a connection that is not the pool's any more and that nobody sits on.
+    pub(super) fn close_server(&mut self, slot: u32) {
+        let Some(server) = self.servers.try_remove(slot as usize) else {
+            return;
+        };
+        if matches!(server.state, State::Idle) && server.scanner.at_boundary() {
+            self.send(ConnId::Server(slot), frontend::TERMINATE_BYTES.to_vec());
+        }
+        self.out.push_back(Output::Close(ConnId::Server(slot)));
+        match server.pool.seats.closed() {
+            Closed::Fine => {}
+            Closed::Open => self.open_server(&server.pool),
+        }
+    }
+
+    /// A message from a server that belongs to no client: it closes, or reports a changed setting.
+    pub(super) fn idle_server_bytes(&mut self, slot: u32, buf: &[u8]) {
+        let Some(server) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        let mut pos = 0;
+        while let Ok(Some(head)) = server.scanner.next(buf, &mut pos, |_| 0) {
+            match head.tag {
+                backend::PARAMETER_STATUS
+                | backend::NOTICE_RESPONSE
+                | backend::NOTIFICATION_RESPONSE => {}
+                // ErrorResponse: the server ends the connection. Anything else: nobody asked for it.
+                _ => {
+                    self.lost_idle(slot);
+                    return;
+                }
+            }
+        }
+        server.held = buf.get(pos..).unwrap_or_default().to_vec();
+    }
+
+    /// An idle server is gone, or no good.
+    pub(super) fn lost_idle(&mut self, slot: u32) {
+        let seat = self.server_seat(slot);
+        let Some(server) = self.servers.get(slot as usize) else {
+            return;
+        };
+        // If the pool has promised it to somebody, the request to hand it over finds it gone.
+        if server.pool.seats.closed_idle(seat) {
+            self.servers.try_remove(slot as usize);
+            self.out.push_back(Output::Close(ConnId::Server(slot)));
+        } else {
+            self.close_server(slot);
+        }
+    }
+}
+
+/// A server's own error as one of ours.
+fn server_report(state: &str, fields: &pgusher_wire::ErrorFields<'_>) -> Report {
+    let mut report = Report::fatal(state.to_owned(), fields.message());
+    report.detail = fields.text(b'D');
+    report.hint = fields.text(b'H');
+    report
+}

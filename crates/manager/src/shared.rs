@@ -1,0 +1,163 @@
+//! What all workers share: the configuration, the pools, the interned settings. Nothing here is changed in the hot path but
+//! the pools, and those take one short lock.
+
+use crate::auth::{Facts, Login};
+use crate::config::Config;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use pgusher_auth::{MockSecret, UserList};
+use pgusher_pool::Pool;
+use pgusher_session::Settings;
+use pgusher_session::settings::{Interned, Interner};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Where a PostgreSQL server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerAddress {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix socket, by its path.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// What a server says of itself at login, kept so that a client's login needs no server.
+#[derive(Debug)]
+pub struct Welcome {
+    /// Names and values of ParameterStatus, in the server's order.
+    pub parameters: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// One pool and what its logins need.
+#[derive(Debug)]
+pub struct PoolEntry {
+    /// Name of the database.
+    pub database: Box<str>,
+    /// Name of the role.
+    pub user: Box<str>,
+    /// Who sits where and who waits.
+    pub seats: Pool,
+    /// Where the server is.
+    pub address: Arc<ServerAddress>,
+    /// What we log in with; `None` if the server asks for nothing.
+    pub login: ArcSwapOption<Login>,
+    /// What clients are told at login; `None` until the first server has said it.
+    pub welcome: ArcSwapOption<Welcome>,
+}
+
+/// What all workers share.
+pub struct Shared {
+    /// The configuration.
+    pub config: Config,
+    /// Where the server is.
+    pub address: Arc<ServerAddress>,
+    /// The users, if the manager keeps a list of its own.
+    pub users: UserList,
+    /// What the server has said of its users lately; kept by the control side.
+    pub known: ArcSwap<HashMap<(Box<str>, Box<str>), Facts>>,
+    /// Makes equal settings one.
+    pub interner: Interner,
+    /// The settings of a connection to which nothing was applied.
+    pub no_settings: Interned,
+    /// For users that do not exist.
+    pub mock: MockSecret,
+    /// Connected clients of all workers.
+    pub clients: AtomicUsize,
+    /// Cancel requests under way.
+    pub cancels: AtomicUsize,
+    pools: RwLock<HashMap<Box<str>, HashMap<Box<str>, Arc<PoolEntry>>>>,
+    all_pools: ArcSwap<Vec<Arc<PoolEntry>>>,
+}
+
+impl Shared {
+    /// The shared part of a manager with this configuration.
+    pub fn new(config: Config, address: ServerAddress, users: UserList, mock: MockSecret) -> Self {
+        let interner = Interner::default();
+        let no_settings = interner.intern(Settings::default());
+        Self {
+            config,
+            address: Arc::new(address),
+            users,
+            known: ArcSwap::default(),
+            interner,
+            no_settings,
+            mock,
+            clients: AtomicUsize::new(0),
+            cancels: AtomicUsize::new(0),
+            pools: RwLock::default(),
+            all_pools: ArcSwap::default(),
+        }
+    }
+
+    /// The pool of (database, user); made if there is none. To be called only for clients that have proved their identity,
+    /// so that nobody else can make pools.
+    pub fn pool(&self, database: &str, user: &str) -> Option<Arc<PoolEntry>> {
+        let find = |pools: &HashMap<Box<str>, HashMap<Box<str>, Arc<PoolEntry>>>| {
+            pools
+                .get(database)
+                .and_then(|users| users.get(user))
+                .cloned()
+        };
+        if let Some(pool) = find(&self.pools.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Some(pool);
+        }
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = find(&pools) {
+            return Some(pool);
+        }
+        let mut all = Vec::clone(&self.all_pools.load());
+        if all.len() >= self.config.max_pools {
+            return None;
+        }
+        let pool = Arc::new(PoolEntry {
+            database: database.into(),
+            user: user.into(),
+            seats: Pool::new(self.config.workers, self.config.pool_size),
+            address: self.address.clone(),
+            login: ArcSwapOption::empty(),
+            welcome: ArcSwapOption::empty(),
+        });
+        pools
+            .entry(database.into())
+            .or_default()
+            .insert(user.into(), pool.clone());
+        all.push(pool.clone());
+        self.all_pools.store(Arc::new(all));
+        Some(pool)
+    }
+
+    /// All pools.
+    pub fn pools(&self) -> Vec<Arc<PoolEntry>> {
+        Vec::clone(&self.all_pools.load())
+    }
+
+    /// Forgets what is known of a user: the server did not agree with it.
+    pub fn forget(&self, user: &str, database: &str) {
+        let key = (Box::from(user), Box::from(database));
+        self.known.rcu(|known| {
+            let mut known = HashMap::clone(known);
+            known.remove(&key);
+            known
+        });
+    }
+
+    /// Counts a client in, unless there are too many.
+    pub fn admit_client(&self) -> bool {
+        if self.clients.fetch_add(1, Ordering::Relaxed) >= self.config.max_clients {
+            self.clients.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+}
