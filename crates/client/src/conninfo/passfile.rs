@@ -90,7 +90,7 @@ fn after_field<'a>(line: &'a str, wanted: &str) -> Option<&'a str> {
     let mut chars = line.chars();
     loop {
         match chars.next()? {
-            ':' => return wanted.next().is_none().then(|| chars.as_str()),
+            ':' => return wanted.next().is_none().then_some(chars.as_str()),
             '\\' => {
                 if chars.next()? != wanted.next()? {
                     return None;
