@@ -20,17 +20,26 @@ fn linux(os_release: &str) -> &'static str {
     for key in ["ID=", "ID_LIKE="] {
         for line in os_release.lines() {
             if let Some(value) = line.strip_prefix(key) {
-                ids.extend(value.trim_matches('"').split_whitespace().map(str::to_owned));
+                ids.extend(
+                    value
+                        .trim_matches('"')
+                        .split_whitespace()
+                        .map(str::to_owned),
+                );
             }
         }
     }
     for id in &ids {
         match id.as_str() {
             "debian" | "ubuntu" => return "sudo apt-get install postgresql",
-            "fedora" | "rhel" | "centos" => return "sudo dnf install postgresql-server postgresql-contrib",
+            "fedora" | "rhel" | "centos" => {
+                return "sudo dnf install postgresql-server postgresql-contrib";
+            }
             "arch" => return "sudo pacman -S postgresql",
             "alpine" => return "sudo apk add postgresql postgresql-client postgresql-contrib",
-            "suse" | "opensuse" => return "sudo zypper install postgresql-server postgresql-contrib",
+            "suse" | "opensuse" => {
+                return "sudo zypper install postgresql-server postgresql-contrib";
+            }
             _ => {}
         }
     }
@@ -44,7 +53,10 @@ mod tests {
     #[test]
     fn each_system_has_its_command() {
         let debian = advice("linux", "PRETTY_NAME=\"Debian\"\nID=debian\n");
-        assert!(debian.ends_with("sudo apt-get install postgresql"), "{debian}");
+        assert!(
+            debian.ends_with("sudo apt-get install postgresql"),
+            "{debian}"
+        );
         let mint = advice("linux", "ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n");
         assert!(mint.contains("apt-get"), "{mint}");
         let rocky = advice("linux", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n");
@@ -53,6 +65,9 @@ mod tests {
         assert!(advice("linux", "ID=alpine\n").contains("apk add"));
         assert!(advice("macos", "").contains("brew install"));
         let unknown = advice("linux", "");
-        assert!(unknown.contains("initdb") && unknown.contains("postgres"), "{unknown}");
+        assert!(
+            unknown.contains("initdb") && unknown.contains("postgres"),
+            "{unknown}"
+        );
     }
 }

@@ -24,7 +24,9 @@ pub fn free_port() -> io::Result<u16> {
     let mut last = None;
     for _ in 0..COUNT {
         let port = FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
-        let Ok(port) = u16::try_from(port) else { continue };
+        let Ok(port) = u16::try_from(port) else {
+            continue;
+        };
         match TcpListener::bind(("127.0.0.1", port)) {
             Ok(_) => return Ok(port),
             Err(e) => last = Some(e),
