@@ -3,5 +3,8 @@
 //! The command line is in `pgusher`; speaking the protocol is in `pgusher-client`. Here lives what lies between:
 //! what is measured, in which order, and what may be concluded from it.
 
+pub mod failure;
+pub mod reconnect;
+pub mod report;
 pub mod script;
 pub mod stats;

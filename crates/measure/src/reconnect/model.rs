@@ -1,0 +1,279 @@
+//! The result of the experiment, as data. One definition of each number, used by all formats.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::FailureCount;
+use crate::stats::{Distribution, Ratio, paired_ratio, quantile};
+
+/// Whether clients keep their connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// One connection per client for the whole round.
+    Static,
+    /// One connection per transaction, as `pgbench -C`.
+    Reconnect,
+}
+
+impl Mode {
+    /// Both, in the order of the report.
+    pub const ALL: [Self; 2] = [Self::Static, Self::Reconnect];
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Static => "static",
+            Self::Reconnect => "reconnect",
+        })
+    }
+}
+
+/// How the clients reach the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// Straight to PostgreSQL.
+    Direct,
+    /// Through the connection manager.
+    Managed,
+}
+
+impl Side {
+    /// Both, in the order of the report.
+    pub const ALL: [Self; 2] = [Self::Direct, Self::Managed];
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Direct => "direct",
+            Self::Managed => "managed",
+        })
+    }
+}
+
+/// How statements are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// Simple query.
+    Simple,
+    /// Parse, Bind, Describe, Execute and Sync in one go with the unnamed statement.
+    Extended,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Simple => "simple",
+            Self::Extended => "extended",
+        })
+    }
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Clients, each with a thread.
+    pub clients: u32,
+    /// How many of them may be connecting at the same time; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connecting_at_once: Option<u32>,
+    /// Length of a round, if it is limited by time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// Transactions per client and round, if it is limited by their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions_per_client: Option<u64>,
+    /// Rounds of each combination.
+    pub rounds: u32,
+    /// How statements are sent.
+    pub protocol: Protocol,
+    /// The script's name.
+    pub script: String,
+    /// Whether a disconnect lasts until the server has closed its side, not only until ours is closed.
+    pub wait_for_exit: bool,
+    /// Whether the key derived from a SCRAM password was reused for later connections.
+    pub reuse_keys: bool,
+    /// Seed of the clients' random numbers.
+    pub seed: u64,
+}
+
+/// The connection made alone before the clients of a round, kept apart from all distributions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FirstConnection {
+    /// Establishing it.
+    pub connect_us: f64,
+    /// Its only transaction; absent if that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transaction_us: Option<f64>,
+    /// Ending it.
+    pub disconnect_us: f64,
+}
+
+/// One round of one combination.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// From 1.
+    pub number: u32,
+    /// From the moment the clients were released, before their first connect, to the end of the last one.
+    pub wall_seconds: f64,
+    /// Transactions that succeeded.
+    pub transactions: u64,
+    /// Transactions that failed.
+    pub failed_transactions: u64,
+    /// Connections that were established.
+    pub connections: u64,
+    /// Connections that were not.
+    pub failed_connections: u64,
+    /// Mean time per client spent connecting, disconnecting and waiting to be allowed to connect.
+    pub connecting_seconds: f64,
+    /// `transactions / wall_seconds`.
+    pub tps_including_connecting: f64,
+    /// `transactions / (wall_seconds - connecting_seconds)`.
+    pub tps_excluding_connecting: f64,
+    /// Mean time of a transaction, without connecting.
+    pub latency_average_us: f64,
+    /// Its standard deviation, with n in the denominator.
+    pub latency_stddev_us: f64,
+    /// The connection before the clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<FirstConnection>,
+}
+
+/// All rounds of one combination of mode and side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Whether clients kept their connection.
+    pub mode: Mode,
+    /// How they reached the server.
+    pub side: Side,
+    /// The rounds, in order.
+    pub rounds: Vec<Round>,
+    /// Establishing a connection, over all rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect: Option<Distribution>,
+    /// A transaction, from sending its first statement to the last ReadyForQuery.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transaction: Option<Distribution>,
+    /// Ending a connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disconnect: Option<Distribution>,
+    /// What failed.
+    pub failures: Vec<FailureCount>,
+}
+
+impl Cell {
+    /// Median over the rounds of the throughput with connecting included, per second.
+    #[must_use]
+    pub fn tps_including(&self) -> f64 {
+        self.median_of(|r| r.tps_including_connecting)
+    }
+
+    /// Median over the rounds of the throughput with connecting taken off, per second.
+    #[must_use]
+    pub fn tps_excluding(&self) -> f64 {
+        self.median_of(|r| r.tps_excluding_connecting)
+    }
+
+    /// Median over the rounds of something of the first connection, microseconds.
+    #[must_use]
+    pub fn first(&self, of: impl Fn(&FirstConnection) -> Option<f64>) -> f64 {
+        let mut values: Vec<f64> = self
+            .rounds
+            .iter()
+            .filter_map(|r| of(r.first.as_ref()?))
+            .collect();
+        values.sort_unstable_by(f64::total_cmp);
+        quantile(&values, 0.5)
+    }
+
+    fn median_of(&self, of: impl Fn(&Round) -> f64) -> f64 {
+        let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        quantile(&values, 0.5)
+    }
+}
+
+/// managed / direct of one mode.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModeRatio {
+    /// The mode.
+    pub mode: Mode,
+    /// Of the throughput with connecting included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tps_including_connecting: Option<Ratio>,
+    /// Of the throughput with connecting taken off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tps_excluding_connecting: Option<Ratio>,
+}
+
+/// The whole experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reconnect {
+    /// What was asked for.
+    pub settings: Settings,
+    /// The combinations that were measured.
+    pub cells: Vec<Cell>,
+    /// managed / direct per mode, where both were measured: geometric mean over the rounds.
+    pub ratios: Vec<ModeRatio>,
+    /// Whether it was ended before its time.
+    pub interrupted: bool,
+    /// What a reader must know besides.
+    pub notes: Vec<String>,
+}
+
+impl Reconnect {
+    /// The result of `cells`, with the ratios computed.
+    #[must_use]
+    pub fn of(settings: Settings, cells: Vec<Cell>, interrupted: bool, notes: Vec<String>) -> Self {
+        let find = |mode, side| cells.iter().find(|c| c.mode == mode && c.side == side);
+        let ratios = Mode::ALL
+            .into_iter()
+            .filter_map(|mode| {
+                let (direct, managed) = (find(mode, Side::Direct)?, find(mode, Side::Managed)?);
+                let compare = |of: fn(&Round) -> f64| {
+                    let a: Vec<f64> = managed.rounds.iter().map(of).collect();
+                    let b: Vec<f64> = direct.rounds.iter().map(of).collect();
+                    paired_ratio(&a, &b)
+                };
+                Some(ModeRatio {
+                    mode,
+                    tps_including_connecting: compare(|r| r.tps_including_connecting),
+                    tps_excluding_connecting: compare(|r| r.tps_excluding_connecting),
+                })
+            })
+            .collect();
+        Self {
+            settings,
+            cells,
+            ratios,
+            interrupted,
+            notes,
+        }
+    }
+
+    /// The combination, if it was measured.
+    #[must_use]
+    pub fn cell(&self, mode: Mode, side: Side) -> Option<&Cell> {
+        self.cells.iter().find(|c| c.mode == mode && c.side == side)
+    }
+
+    /// managed / direct of the throughput with connecting included.
+    #[must_use]
+    pub fn ratio(&self, mode: Mode) -> Option<Ratio> {
+        self.ratios
+            .iter()
+            .find(|r| r.mode == mode)?
+            .tps_including_connecting
+    }
+
+    /// Whether anything failed.
+    #[must_use]
+    pub fn any_failure(&self) -> bool {
+        self.cells.iter().any(|c| !c.failures.is_empty())
+    }
+}

@@ -1,0 +1,155 @@
+//! The data of a report. Keys carry their unit (`_us`); the version changes when a key changes its meaning.
+
+use serde::{Deserialize, Serialize};
+
+use super::environment::Environment;
+use crate::failure::FailureCount;
+use crate::reconnect::{Reconnect, Side};
+use crate::stats::Summary;
+
+/// Version of the data model, as `schema_version` in JSON.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Everything that one run of an experiment found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA_VERSION`] when it was written.
+    pub schema_version: u32,
+    /// For the head of the page.
+    pub title: String,
+    /// Where and with what it was measured.
+    pub environment: Environment,
+    /// What follows from the numbers, in sentences.
+    pub findings: Vec<Finding>,
+    /// First and later connections, one series per side.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionSeries>,
+    /// First and later runs of a statement, one series per protocol and side.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protocols: Vec<ProtocolSeries>,
+    /// Static connections against reconnecting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reconnect: Option<Reconnect>,
+    /// What could not be measured, and other things that a reader must know.
+    pub notes: Vec<String>,
+}
+
+/// Whether a finding is good news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tone {
+    /// Fast, or faster.
+    Good,
+    /// Neither.
+    Neutral,
+    /// Slow, or slower.
+    Bad,
+}
+
+/// One sentence that follows from the numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Good news or not.
+    pub tone: Tone,
+    /// The sentence.
+    pub text: String,
+}
+
+/// A part of a connection's time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseTime {
+    /// The phase's name, as everywhere in this program.
+    pub phase: String,
+    /// How long it took.
+    pub us: f64,
+}
+
+/// One connection of a series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionSample {
+    /// Position in the series, from 1.
+    pub number: u32,
+    /// Its phases in order.
+    pub phases: Vec<PhaseTime>,
+    /// From the start to ReadyForQuery. What lies between the phases is in it as well.
+    pub connect_us: f64,
+    /// Its first statement; absent if that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statement_us: Option<f64>,
+}
+
+/// Connections made one after the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionSeries {
+    /// How they reached the server.
+    pub side: Side,
+    /// What happened right before the first one.
+    pub after: String,
+    /// The statement that each ran.
+    pub statement: String,
+    /// The connections, in order.
+    pub samples: Vec<ConnectionSample>,
+    /// What failed.
+    pub failures: Vec<FailureCount>,
+}
+
+impl ConnectionSeries {
+    /// Establishing the connections.
+    #[must_use]
+    pub fn connect(&self) -> Option<Summary> {
+        Summary::of(
+            &self
+                .samples
+                .iter()
+                .map(|s| s.connect_us)
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    /// Their first statements.
+    #[must_use]
+    pub fn statement(&self) -> Option<Summary> {
+        Summary::of(
+            &self
+                .samples
+                .iter()
+                .filter_map(|s| s.statement_us)
+                .collect::<Vec<_>>(),
+        )
+    }
+}
+
+/// A statement run several times in each of several fresh connections.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProtocolSeries {
+    /// How the connections reached the server.
+    pub side: Side,
+    /// `simple`, `extended` or `prepared`.
+    pub protocol: String,
+    /// The statement.
+    pub statement: String,
+    /// For each connection, its runs in order, microseconds.
+    pub runs_us: Vec<Vec<f64>>,
+    /// What failed.
+    pub failures: Vec<FailureCount>,
+}
+
+impl ProtocolSeries {
+    /// The first run of each connection.
+    #[must_use]
+    pub fn first(&self) -> Vec<f64> {
+        self.runs_us
+            .iter()
+            .filter_map(|c| c.first().copied())
+            .collect()
+    }
+
+    /// The third and later runs of each connection; the second still fills caches.
+    #[must_use]
+    pub fn later(&self) -> Vec<f64> {
+        self.runs_us
+            .iter()
+            .flat_map(|c| c.iter().skip(2).copied())
+            .collect()
+    }
+}
