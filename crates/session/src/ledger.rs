@@ -23,8 +23,8 @@ enum Entry {
     Query,
     /// A Sync: ReadyForQuery.
     Sync,
-    /// A CopyDone or CopyFail that was sent before the server said that it reads COPY data. Owes nothing.
-    CopyEnd,
+    /// So many CopyDone or CopyFail that were sent before the server said that it reads COPY data. They owe nothing.
+    CopyEnd(u32),
 }
 
 /// A reply that nothing was booked for. The stream cannot be trusted any longer.
@@ -113,12 +113,14 @@ impl Ledger {
     pub fn sent(&mut self, tag: u8) {
         match tag {
             frontend::QUERY | frontend::FUNCTION_CALL => {
+                self.copy_is_over();
                 if !self.discarding {
                     self.owed.push_back(Entry::Query);
                     self.batch_open = false;
                 }
             }
             frontend::PARSE | frontend::BIND | frontend::DESCRIBE | frontend::EXECUTE | frontend::CLOSE => {
+                self.copy_is_over();
                 if !self.discarding {
                     self.batch_open = true;
                     match self.owed.back_mut() {
@@ -139,8 +141,12 @@ impl Ledger {
             frontend::COPY_DONE | frontend::COPY_FAIL => {
                 if self.copy_in {
                     self.copy_in = false;
-                } else if !self.owed.is_empty() && self.owed.back() != Some(&Entry::CopyEnd) {
-                    self.owed.push_back(Entry::CopyEnd);
+                } else {
+                    match self.owed.back_mut() {
+                        None => {}
+                        Some(Entry::CopyEnd(n)) => *n = n.saturating_add(1),
+                        Some(_) => self.owed.push_back(Entry::CopyEnd(1)),
+                    }
                 }
             }
             // Flush and CopyData owe nothing. Types that the server does not know end its connection.
@@ -148,13 +154,27 @@ impl Ledger {
         }
     }
 
+    /// A message that has no place in COPY is sent. Either COPY has failed already, and the server's word is on its way, or
+    /// the server ends the connection. A Sync from here on is answered.
+    #[inline]
+    fn copy_is_over(&mut self) {
+        self.copy_in = false;
+    }
+
     /// Strikes out what a reply of type `tag` settles. `status` is the status byte of a ReadyForQuery and is ignored
     /// otherwise.
     ///
     /// # Errors
-    /// Nothing was booked that this reply could belong to: close the connection.
+    /// Nothing was booked that this reply could belong to: close the connection. In doubt, when the ledger does not know how
+    /// many ReadyForQuery are owed, any reply is taken: the connection stays with its client then.
     #[inline]
     pub fn received(&mut self, tag: u8, status: TxStatus) -> Result<(), Unexpected> {
+        let settled = self.settle(tag, status);
+        if settled.is_err() && self.doubt { Ok(()) } else { settled }
+    }
+
+    #[inline]
+    fn settle(&mut self, tag: u8, status: TxStatus) -> Result<(), Unexpected> {
         match tag {
             backend::DATA_ROW | backend::COPY_DATA => {
                 if self.owed.is_empty() {
@@ -203,7 +223,7 @@ impl Ledger {
     /// The entry that the next reply belongs to.
     #[inline]
     fn front(&mut self) -> Option<Entry> {
-        while self.owed.front() == Some(&Entry::CopyEnd) {
+        while matches!(self.owed.front(), Some(Entry::CopyEnd(_))) {
             self.owed.pop_front();
         }
         self.owed.front().copied()
@@ -256,24 +276,31 @@ impl Ledger {
 
     /// The server reads COPY data from here on: the Syncs that were sent up to the end of the data are ignored.
     fn copy_began(&mut self) -> Result<(), Unexpected> {
-        match self.front() {
-            Some(Entry::Extended(_) | Entry::Query) => {}
+        let (in_batch, alone) = match self.front() {
+            Some(Entry::Extended(n)) => (true, n == 1),
+            Some(Entry::Query) => (false, true),
             _ => return Err(Unexpected { tag: backend::COPY_IN }),
+        };
+        // COPY lasts up to the first of its ends, or up to a message that has no place in it; see `copy_is_over`.
+        self.copy_in = alone;
+        while self.copy_in {
+            match self.owed.get_mut(1) {
+                Some(Entry::Sync) => {
+                    self.owed.remove(1);
+                    self.uncertain_syncs += 1;
+                }
+                Some(Entry::CopyEnd(n)) => {
+                    *n -= 1;
+                    if *n == 0 {
+                        self.owed.remove(1);
+                    }
+                    self.copy_in = false;
+                }
+                Some(Entry::Query | Entry::Extended(_)) => self.copy_in = false,
+                None => break,
+            }
         }
-        let in_batch = matches!(self.owed.front(), Some(Entry::Extended(_)));
-        let end = self.owed.iter().position(|e| *e == Entry::CopyEnd);
-        let mut index = 0;
-        let mut ignored = 0;
-        self.owed.retain(|entry| {
-            let within = end.is_none_or(|end| index < end);
-            let keep = !(within && *entry == Entry::Sync) && Some(index) != end;
-            ignored += u32::from(!keep && *entry == Entry::Sync);
-            index += 1;
-            keep
-        });
-        self.uncertain_syncs += ignored;
-        self.copy_in = end.is_none();
-        if in_batch && !self.owed.contains(&Entry::Sync) {
+        if in_batch && !self.owed.iter().any(|e| matches!(e, Entry::Sync | Entry::Query)) {
             self.batch_open = true;
         }
         Ok(())
@@ -418,6 +445,42 @@ mod tests {
         assert!(ledger.is_clean());
         ledger.sent(b'c');
         assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn two_copies_in_one_query_sent_blindly() {
+        let ledger = run(b"QdcdcS", &tags("GCGCZZ"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn a_sync_behind_a_message_that_copy_does_not_take_is_answered() {
+        // COPY fails before the server reads what comes next.
+        let ledger = run(b"QPBES", &tags("GEZ12CZ"));
+        assert!(ledger.is_clean());
+        let mut ledger = run(b"Q", &tags("G"));
+        for tag in b"QcS" {
+            ledger.sent(*tag);
+        }
+        receive(&mut ledger, &tags("EZGCZZ"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn a_query_behind_a_copy_closes_the_batch() {
+        let ledger = run(b"PBEScQ", &tags("12GCTDCZ"));
+        assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn in_doubt_every_reply_is_taken() {
+        let mut ledger = run(b"Q", &tags("G"));
+        for tag in b"SdcQ" {
+            ledger.sent(*tag);
+        }
+        // The Sync was read after COPY had failed.
+        receive(&mut ledger, &tags("EZZTDCZ"));
+        assert!(!ledger.is_clean());
     }
 
     #[test]
