@@ -1,0 +1,60 @@
+//! JSON: one document, or one object per line. Keys of times end in `_us` (microseconds).
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::reporter::ProfileEnvironment;
+use super::{Event, Failure, Plan, SummaryRow};
+
+/// Version of the shape of JSON and JSONL. Raised when a key changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    pub(super) schema_version: u32,
+    pub(super) interrupted: bool,
+    pub(super) environment: &'a ProfileEnvironment,
+    pub(super) plan: &'a Plan,
+    pub(super) summary: &'a [SummaryRow],
+    pub(super) failed: u64,
+    pub(super) failures: &'a [Failure],
+}
+
+/// One object per line.
+pub(super) fn line(out: &mut dyn Write, event: &Event) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, event)?;
+    writeln!(out)
+}
+
+pub(super) fn summary_line(out: &mut dyn Write, document: &Document<'_>) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        kind: &'static str,
+        #[serde(flatten)]
+        document: &'a Document<'a>,
+    }
+    serde_json::to_writer(
+        &mut *out,
+        &Line {
+            kind: "summary",
+            document,
+        },
+    )?;
+    writeln!(out)
+}
+
+pub(super) fn document(
+    out: &mut dyn Write,
+    document: &Document<'_>,
+    events: &[Event],
+) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Whole<'a> {
+        #[serde(flatten)]
+        document: &'a Document<'a>,
+        events: &'a [Event],
+    }
+    serde_json::to_writer_pretty(&mut *out, &Whole { document, events })?;
+    writeln!(out)
+}

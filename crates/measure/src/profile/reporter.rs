@@ -1,0 +1,161 @@
+//! Writes a profile down in one of the formats while it goes on, and its summary at the end.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::{Collector, ConnectEvent, Event, Plan, csv, json, text};
+use crate::report::{Environment, ServerFacts};
+
+/// How to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people, in the layout of connection-profiler.
+    Text,
+    /// One document at the end.
+    Json,
+    /// One object per event and per line of the summary.
+    Jsonl,
+    /// One row per time.
+    Csv,
+}
+
+/// What the output says besides the events.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The format.
+    pub format: Format,
+    /// Whether text shows all phases.
+    pub phases: bool,
+    /// sslmode that was asked for.
+    pub sslmode: &'static str,
+    /// Client setup, microseconds.
+    pub setup_us: f64,
+}
+
+/// The surroundings of a profile, as JSON tells them.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ProfileEnvironment {
+    #[serde(flatten)]
+    pub(super) general: Environment,
+    pub(super) sslmode: &'static str,
+    pub(super) client_setup_us: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) server_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) auth_method: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tls_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tls_cipher: Option<String>,
+}
+
+impl ProfileEnvironment {
+    fn note(&mut self, event: &ConnectEvent) {
+        if self.target.is_none() && event.error.is_none() {
+            self.target = event.attempts.last().map(|attempt| attempt.target.clone());
+            self.server_version.clone_from(&event.server_version);
+            self.auth_method = event.auth_method;
+            self.tls_version.clone_from(&event.tls_version);
+            self.tls_cipher.clone_from(&event.tls_cipher);
+        }
+    }
+}
+
+/// Writes events and the summary.
+pub struct Reporter {
+    out: Box<dyn Write + Send>,
+    options: Options,
+    plan: Plan,
+    environment: ProfileEnvironment,
+    collector: Collector,
+    /// Kept for JSON only, which is one document.
+    events: Vec<Event>,
+}
+
+impl Reporter {
+    /// Writes to `out`.
+    pub fn new(out: Box<dyn Write + Send>, options: Options, plan: Plan) -> Self {
+        let environment = ProfileEnvironment {
+            general: Environment::here(),
+            sslmode: options.sslmode,
+            client_setup_us: options.setup_us,
+            target: None,
+            server_version: None,
+            auth_method: None,
+            tls_version: None,
+            tls_cipher: None,
+        };
+        let collector = Collector::new(plan.protocol);
+        Reporter {
+            out,
+            options,
+            plan,
+            environment,
+            collector,
+            events: Vec::new(),
+        }
+    }
+
+    /// Takes an event in and writes what the format writes at once.
+    pub fn event(&mut self, event: Event) -> io::Result<()> {
+        self.collector.add(&event);
+        if let Event::Connect(connect) = &event {
+            self.environment.note(connect);
+        }
+        match self.options.format {
+            Format::Text => text::event(&mut self.out, &event, &self.plan, self.options.phases)?,
+            Format::Jsonl => json::line(&mut self.out, &event)?,
+            Format::Csv => csv::event(&mut self.out, &event, self.plan.protocol)?,
+            Format::Json => {
+                self.events.push(event);
+                return Ok(());
+            }
+        }
+        self.out.flush()
+    }
+
+    /// Writes what comes before the first event.
+    pub fn begin(&mut self) -> io::Result<()> {
+        if self.options.format == Format::Csv {
+            csv::header(&mut self.out)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the summary.
+    pub fn finish(&mut self, server: Option<ServerFacts>, interrupted: bool) -> io::Result<()> {
+        self.environment.general.server = server;
+        let summary = self.collector.summary();
+        let document = json::Document {
+            schema_version: json::SCHEMA_VERSION,
+            interrupted,
+            environment: &self.environment,
+            plan: &self.plan,
+            summary: &summary,
+            failed: self.collector.failed(),
+            failures: self.collector.failures(),
+        };
+        match self.options.format {
+            Format::Text => text::summary(
+                &mut self.out,
+                &summary,
+                &self.collector,
+                &self.plan,
+                &self.options,
+                interrupted,
+            )?,
+            Format::Json => json::document(&mut self.out, &document, &self.events)?,
+            Format::Jsonl => json::summary_line(&mut self.out, &document)?,
+            Format::Csv => {}
+        }
+        self.out.flush()
+    }
+
+    /// What was collected.
+    pub fn collector(&self) -> &Collector {
+        &self.collector
+    }
+}
