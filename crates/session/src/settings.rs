@@ -166,7 +166,8 @@ fn split_options(options: &[u8]) -> Result<Vec<String>, SettingsError> {
                     word.get_or_insert_default().push(next);
                 }
             }
-            b if b.is_ascii_whitespace() => words.extend(word.take()),
+            // C's isspace takes the vertical tab for white space, Rust does not.
+            b if b.is_ascii_whitespace() || b == 0x0b => words.extend(word.take()),
             b => word.get_or_insert_default().push(b),
         }
     }
