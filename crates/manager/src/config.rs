@@ -406,7 +406,7 @@ fn address(server: &Conninfo) -> Result<ServerAddress, ConfigError> {
         Place::Tcp { name, addr: None } => (name.as_str(), host.port)
             .to_socket_addrs()
             .ok()
-            .and_then(|addresses| prefer_ipv4(addresses))
+            .and_then(prefer_ipv4)
             .map(ServerAddress::Tcp)
             .ok_or_else(|| {
                 ConfigError(format!(

@@ -56,6 +56,12 @@ pub struct PoolEntry {
     pub welcome: ArcSwapOption<Welcome>,
 }
 
+/// A role and a database.
+pub type UserKey = (Box<str>, Box<str>);
+
+/// Pools by database, then by role.
+type Pools = HashMap<Box<str>, HashMap<Box<str>, Arc<PoolEntry>>>;
+
 /// What all workers share.
 pub struct Shared {
     /// The configuration.
@@ -65,7 +71,7 @@ pub struct Shared {
     /// The users, if the manager keeps a list of its own.
     pub users: UserList,
     /// What the server has said of its users lately; kept by the control side.
-    pub known: ArcSwap<HashMap<(Box<str>, Box<str>), Facts>>,
+    pub known: ArcSwap<HashMap<UserKey, Facts>>,
     /// Makes equal settings one.
     pub interner: Interner,
     /// The settings of a connection to which nothing was applied.
@@ -76,7 +82,7 @@ pub struct Shared {
     pub clients: AtomicUsize,
     /// Cancel requests under way.
     pub cancels: AtomicUsize,
-    pools: RwLock<HashMap<Box<str>, HashMap<Box<str>, Arc<PoolEntry>>>>,
+    pools: RwLock<Pools>,
     all_pools: ArcSwap<Vec<Arc<PoolEntry>>>,
 }
 
@@ -103,7 +109,7 @@ impl Shared {
     /// The pool of (database, user); made if there is none. To be called only for clients that have proved their identity,
     /// so that nobody else can make pools.
     pub fn pool(&self, database: &str, user: &str) -> Option<Arc<PoolEntry>> {
-        let find = |pools: &HashMap<Box<str>, HashMap<Box<str>, Arc<PoolEntry>>>| {
+        let find = |pools: &Pools| {
             pools
                 .get(database)
                 .and_then(|users| users.get(user))

@@ -7,7 +7,7 @@ mod probe;
 
 use crate::auth::{Facts, Login};
 use crate::core::{Mail, Origin, Question};
-use crate::shared::{ServerAddress, Shared};
+use crate::shared::{ServerAddress, Shared, UserKey};
 use crate::worker::{Letter, Post};
 use pgusher_auth::{DerivationCache, Password, StoredSecret, Verifier};
 use pgusher_wire::{Report, sqlstate};
@@ -36,7 +36,7 @@ struct Desk {
     shared: Arc<Shared>,
     post: Arc<Post>,
     derivations: Mutex<DerivationCache>,
-    learned: Mutex<HashMap<(Box<str>, Box<str>), Instant>>,
+    learned: Mutex<HashMap<UserKey, Instant>>,
 }
 
 impl Control {
@@ -204,7 +204,7 @@ impl Desk {
     }
 
     fn learn(&self, user: &str, database: &str, facts: Facts) {
-        let key: (Box<str>, Box<str>) = (user.into(), database.into());
+        let key: UserKey = (user.into(), database.into());
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
         if learned.len() >= MAX_KNOWN {
             return;

@@ -85,7 +85,6 @@ impl Table {
 pub struct Worker {
     core: Core,
     shared: Arc<Shared>,
-    me: WorkerId,
     poll: Poll,
     listeners: Vec<Listener>,
     clients: Table,
@@ -135,7 +134,6 @@ impl Worker {
         Ok(Self {
             core: Core::new(me, shared.clone()),
             shared,
-            me,
             poll,
             listeners,
             clients: Table::default(),
@@ -192,6 +190,8 @@ impl Worker {
             self.settle();
             if now >= next_tick {
                 next_tick = now + TICK;
+                self.again
+                    .extend((0..self.listeners.len()).map(|i| token(Kind::Listener, i as u32)));
                 self.core.tick();
                 self.settle();
             }
@@ -265,11 +265,11 @@ impl Worker {
             k if k == Kind::Client as usize => self.read(ConnId::Client(slot)),
             k if k == Kind::Server as usize => self.read(ConnId::Server(slot)),
             k if k == Kind::Cancel as usize => self.read(ConnId::Cancel(slot)),
-            k if k == Kind::Lingering as usize => {
-                // Nothing that it says matters any more; only whether it is still there.
-                if self.lingering.get(slot).is_some_and(|io| io.ended) {
-                    self.end_lingering(slot);
-                }
+            // Nothing that it says matters any more; only whether it is still there.
+            k if k == Kind::Lingering as usize
+                && self.lingering.get(slot).is_some_and(|io| io.ended) =>
+            {
+                self.end_lingering(slot);
             }
             _ => {}
         }
@@ -318,7 +318,10 @@ impl Worker {
             ConnId::Cancel(_) => return,
         };
         self.base = MAX_HELD - held.len().min(MAX_HELD);
-        if let Some(front) = self.scratch.get_mut(self.base..MAX_HELD) {
+        if let (Some(front), Some(held)) = (
+            self.scratch.get_mut(self.base..MAX_HELD),
+            held.get(..MAX_HELD - self.base),
+        ) {
             front.copy_from_slice(held);
         }
         let Some(buf) = self.scratch.get(self.base..MAX_HELD + n) else {
@@ -626,9 +629,9 @@ impl Worker {
                     ) => {}
                 Err(e) => {
                     // Out of file descriptors: clients that are connected go on, new ones wait in the system's queue.
+                    // The next tick tries again.
                     tracing::warn!("cannot accept a connection: {e}");
-                    std::thread::sleep(Duration::from_millis(1));
-                    break;
+                    return;
                 }
             }
         }
@@ -693,6 +696,5 @@ impl Worker {
             }
             self.settle();
         }
-        let _ = self.me;
     }
 }
