@@ -3,7 +3,10 @@
 //! The command line is in `pgusher`; speaking the protocol is in `pgusher-client`. Here lives what lies between:
 //! what is measured, in which order, and what may be concluded from it.
 
+pub mod demo;
 pub mod failure;
+pub mod manager_process;
+pub mod profile;
 pub mod reconnect;
 pub mod report;
 pub mod script;
