@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pgusher_embedded::{Auth, Error, Server, StopMode};
+use pgusher_embedded::{Auth, Error, Server, Signal, StopMode};
+use rustix::process::{Pid, kill_process};
 
 /// Waits until `done` says so, at most ten seconds.
 fn within_ten_seconds(mut done: impl FnMut() -> bool) -> bool {
@@ -249,7 +250,7 @@ fn hold_a_server_when_asked() {
 }
 
 /// Starts this test program once more, as a program that holds a server, and ends it with the signal.
-fn nothing_is_left_after(signal: &str) {
+fn nothing_is_left_after(signal: Signal) {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report");
     let mut holder = Command::new(std::env::current_exe().unwrap())
@@ -269,11 +270,8 @@ fn nothing_is_left_after(signal: &str) {
     let pid: u32 = lines.next().unwrap().parse().unwrap();
     let server_folder = PathBuf::from(lines.next().unwrap());
     assert!(alive(pid) && server_folder.exists());
-    let status = Command::new("kill")
-        .args([&format!("-{signal}"), &holder.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(status.success());
+    let holder_pid = Pid::from_raw(holder.id().try_into().unwrap()).unwrap();
+    kill_process(holder_pid, signal).unwrap();
     holder.wait().unwrap();
     assert!(
         within_ten_seconds(|| !alive(pid)),
@@ -289,10 +287,10 @@ fn nothing_is_left_after(signal: &str) {
 
 #[test]
 fn nothing_is_left_after_sigkill() {
-    nothing_is_left_after("KILL");
+    nothing_is_left_after(Signal::KILL);
 }
 
 #[test]
 fn nothing_is_left_after_an_interrupt() {
-    nothing_is_left_after("INT");
+    nothing_is_left_after(Signal::INT);
 }
