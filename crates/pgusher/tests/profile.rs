@@ -1,0 +1,399 @@
+//! `pgusher profile` as a program: layout, formats, exit codes, messages, interruption.
+
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use pgusher_embedded::Server;
+use serde_json::Value;
+
+fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::builder().start().expect("an embedded server"))
+}
+
+fn uri() -> String {
+    server().uri("postgres", server().superuser())
+}
+
+/// The program with nothing of the surroundings that could change what it does.
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
+        command.env_remove(name);
+    }
+    command.arg("profile").stdin(Stdio::null());
+    command
+}
+
+fn profile(arguments: &[&str]) -> Output {
+    command()
+        .arg("-u")
+        .arg(uri())
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The text with each time replaced by the width of its line up to the unit.
+fn masked(text: &str) -> String {
+    let mut masked = String::new();
+    for line in text.lines() {
+        match line.strip_suffix(" us") {
+            Some(rest) if rest.ends_with(|c: char| c.is_ascii_digit()) => {
+                let name = rest
+                    .trim_end_matches(|c: char| c.is_ascii_digit())
+                    .trim_end();
+                masked.push_str(&format!("{name}|{} us\n", rest.len()));
+            }
+            _ => masked.push_str(&format!("{line}\n")),
+        }
+    }
+    masked
+}
+
+#[test]
+fn extended_in_the_layout_of_connection_profiler() {
+    let output = profile(&["-q", "select now()", "-p", "extended", "-r", "2", "-n", "2"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let connection = "\
+create_connection|51 us
+------------------------------------------------------------
+run nr: 1
+parse+describe+sync|31 us
+bind+execute+sync|31 us
+total extended protocol|51 us
+run nr: 2
+parse+describe+sync|31 us
+bind+execute+sync|31 us
+total extended protocol|51 us
+============================================================
+";
+    let text = masked(&out(&output));
+    let expected = format!("{connection}{connection}summary, us");
+    assert!(text.starts_with(&expected), "{text}");
+    assert_eq!(err(&output), "");
+}
+
+#[test]
+fn the_other_protocols() {
+    let lines = |protocol: &str| {
+        let output = profile(&["-q", "select 1", "-p", protocol]);
+        let text = masked(&out(&output));
+        text.split("summary")
+            .next()
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let dashes = "-".repeat(60);
+    let equals = "=".repeat(60);
+    assert_eq!(
+        lines("simple"),
+        [
+            "create_connection|51 us",
+            &dashes,
+            "run nr: 1",
+            "total simple query|51 us",
+            &equals
+        ]
+    );
+    assert_eq!(
+        lines("prepared"),
+        [
+            "create_connection|51 us",
+            "parse+describe+sync|31 us",
+            "prepare statement|51 us",
+            &dashes,
+            "run nr: 1",
+            "bind+execute+sync|31 us",
+            "total extended protocol|51 us",
+            &equals
+        ]
+    );
+    assert_eq!(
+        lines("pipelined"),
+        [
+            "create_connection|51 us",
+            &dashes,
+            "run nr: 1",
+            "total pipelined protocol|51 us",
+            &equals
+        ]
+    );
+    let only_connections = profile(&["-q", "", "-n", "3"]);
+    assert_eq!(
+        out(&only_connections)
+            .matches("create_connection  ")
+            .count(),
+        4
+    );
+    assert!(!out(&only_connections).contains("run nr"));
+}
+
+#[test]
+fn phases_with_the_fork_probe() {
+    let output = profile(&["--phases", "--fork-probe", "-q", "select 1"]);
+    let text = out(&output);
+    for name in [
+        "connect",
+        "queue+fork",
+        "startup",
+        "ready",
+        "first byte",
+        "last row",
+        "disconnect",
+        "client setup",
+    ] {
+        assert!(
+            text.lines().any(|line| line.starts_with(name)),
+            "{name}: {text}"
+        );
+    }
+}
+
+#[test]
+fn json_jsonl_and_csv() {
+    let arguments = [
+        "-q", "select 1", "-q", "select 2", "-r", "3", "-n", "3", "-p", "extended",
+    ];
+    let output = profile(&[&arguments[..], &["--format", "json"]].concat());
+    let value: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(value["schema_version"], 1);
+    assert_eq!(value["interrupted"], false);
+    assert_eq!(value["environment"]["auth_method"], "trust");
+    assert!(value["environment"]["server"]["settings"]["max_connections"].is_string());
+    // Three connections, each with six runs and an end.
+    assert_eq!(value["events"].as_array().unwrap().len(), 3 * (1 + 6 + 1));
+    let row = |phase: &str, query: Option<u32>| {
+        let rows = value["summary"].as_array().unwrap();
+        let matches =
+            |row: &&Value| row["phase"] == phase && row["query"].as_u64() == query.map(u64::from);
+        rows.iter().find(matches).cloned().unwrap()
+    };
+    let extended = row("extended", Some(2));
+    assert_eq!(
+        [
+            &extended["n"],
+            &extended["first"]["n"],
+            &extended["steady"]["n"]
+        ],
+        [9, 3, 3]
+    );
+    assert!(
+        row("create_connection", None)["first"]["median_us"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+
+    let output = profile(&[&arguments[..], &["--format", "jsonl"]].concat());
+    let lines: Vec<Value> = out(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 25);
+    assert_eq!(lines[24]["kind"], "summary");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.csv");
+    let output = profile(
+        &[
+            &arguments[..],
+            &["--format", "csv", "-o", file.to_str().unwrap()],
+        ]
+        .concat(),
+    );
+    assert_eq!(out(&output), "");
+    let csv = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        csv.starts_with("connection,query,run,phase,time_us,sqlstate,error\n"),
+        "{csv}"
+    );
+    assert!(
+        csv.lines().all(|line| line.split(',').count() == 7),
+        "{csv}"
+    );
+}
+
+#[test]
+fn a_failing_statement_is_reported_and_not_averaged() {
+    let output = profile(&[
+        "-q",
+        "select 1/0",
+        "-q",
+        "selct 1",
+        "-q",
+        "select 1",
+        "-r",
+        "2",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    let value: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(value["failed"], 4);
+    assert_eq!(value["failures"][0]["sqlstate"], "22012");
+    assert_eq!(value["failures"][2]["sqlstate"], "42601");
+    assert_eq!(value["failures"][2]["position"], 1);
+    let rows = value["summary"].as_array().unwrap();
+    let queries: Vec<&Value> = rows
+        .iter()
+        .filter(|row| row["phase"] == "simple_query")
+        .map(|row| &row["query"])
+        .collect();
+    assert_eq!(queries, [&Value::from(3)]);
+    let text = profile(&["-q", "select 1/0"]);
+    assert!(
+        out(&text).contains("total simple query failed: ERROR 22012: division by zero"),
+        "{}",
+        out(&text)
+    );
+}
+
+#[test]
+fn thresholds() {
+    let code = |expression: &str| profile(&["-n", "4", "--fail-if", expression]).status.code();
+    assert_eq!(code("create_connection.p99>100s"), Some(0));
+    assert_eq!(code("create_connection.median>1us"), Some(3));
+    assert_eq!(code("tls.first>1s"), Some(3));
+    assert_eq!(code("create_connection.p98>1s"), Some(1));
+    let output = profile(&[
+        "-n",
+        "4",
+        "--fail-if",
+        "connect.max>1s",
+        "--fail-if",
+        "create_connection.first>1us",
+    ]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        err(&output).contains("create_connection.first>1us: it is "),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn a_file_of_statements() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("some.sql");
+    std::fs::write(&file, "-- two\nselect ';';\nselect 2;\n").unwrap();
+    let output = profile(&["-f", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = out(&output);
+    assert!(text.contains("query 2: select 2\nrun nr: 1"), "{text}");
+    std::fs::write(&file, "select 'x").unwrap();
+    let broken = profile(&["-f", file.to_str().unwrap()]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(
+        err(&broken).contains("line 1: unterminated"),
+        "{}",
+        err(&broken)
+    );
+}
+
+#[test]
+fn wrong_usage_ends_with_one_and_a_message() {
+    let run = |arguments: &[&str]| command().args(arguments).output().unwrap();
+    for (arguments, words) in [
+        (&["--nonsense"][..], "--nonsense"),
+        (&["-n", "0"], "0"),
+        (&["-r", "0"], "0"),
+        (&["-p", "fast"], "fast"),
+        (&["postgres://h/db?uzer=x"], "did you mean \"user\""),
+        (&["host=h sslmode=strong"], "verify-full"),
+        (&["host=h gssencmode=require"], "GSS"),
+        (&["-f", "/does/not/exist"], "/does/not/exist"),
+        (
+            &["host=127.0.0.1 user=u", "-o", "/does/not/exist"],
+            "/does/not/exist",
+        ),
+        (&["host=no-such-host.invalid user=u"], "resolve"),
+        (&["host=/no/such/folder user=u"], "is a server running"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{arguments:?}: {}",
+            err(&output)
+        );
+        assert!(
+            err(&output).contains(words),
+            "{arguments:?}: {}",
+            err(&output)
+        );
+    }
+    let port = pgusher_embedded::free_port().unwrap();
+    let unreachable = run(&[&format!("postgres://me:hunter2@127.0.0.1:{port}/db")]);
+    assert_eq!(unreachable.status.code(), Some(1));
+    let text = format!("{}{}", err(&unreachable), out(&unreachable));
+    assert!(
+        text.contains("127.0.0.1") && text.contains("refused") && !text.contains("hunter2"),
+        "{text}"
+    );
+    let malformed = run(&["postgres://me:hunter2@[::1/db"]);
+    assert_eq!(malformed.status.code(), Some(1));
+    assert!(!err(&malformed).contains("hunter2"), "{}", err(&malformed));
+    let twice = profile(&["postgres://h"]);
+    assert_eq!(twice.status.code(), Some(1));
+    assert_eq!(
+        command().arg("--help").output().unwrap().status.code(),
+        Some(0)
+    );
+}
+
+#[test]
+fn an_unknown_database_is_told_with_its_sqlstate() {
+    let uri = server().uri("none_such", server().superuser());
+    let output = command().arg(uri).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("3D000"), "{}", err(&output));
+}
+
+#[test]
+fn interruption_prints_what_there_is() {
+    let mut child = command()
+        .args([&uri(), "-q", "select 1", "-q", "select pg_sleep(30)"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    // The first statement is done when its line has come.
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !String::from_utf8_lossy(&seen).contains("total simple query") {
+        assert_eq!(
+            stdout.read(&mut byte).unwrap(),
+            1,
+            "{}",
+            String::from_utf8_lossy(&seen)
+        );
+        seen.push(byte[0]);
+    }
+    let started = Instant::now();
+    let killed = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(
+        rest.contains("interrupted") && rest.contains("create_connection"),
+        "{rest}"
+    );
+}
