@@ -68,6 +68,14 @@ pub struct FailureCount {
     pub example: String,
 }
 
+impl fmt::Display for FailureCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let times = if self.count == 1 { "time" } else { "times" };
+        let (step, cause, count, example) = (self.step, &self.cause, self.count, &self.example);
+        write!(f, "{step} {cause}: {count} {times}, for example: {example}")
+    }
+}
+
 /// Counts failures. Bounded: causes beyond [`Failures::DIFFERENT`] are counted together.
 #[derive(Debug, Clone, Default)]
 pub struct Failures(BTreeMap<(Step, String), (u64, String)>);

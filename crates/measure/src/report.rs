@@ -9,6 +9,7 @@
 
 mod bars;
 mod environment;
+mod findings;
 mod html;
 mod model;
 mod page;
@@ -17,6 +18,7 @@ mod svg;
 mod waterfall;
 
 pub use environment::{Environment, Host, ServerFacts, timestamp};
+pub use findings::{Glance, findings, glance};
 pub use html::escape;
 pub use model::{
     ConnectionSample, ConnectionSeries, Finding, PhaseTime, ProtocolSeries, Report, SCHEMA_VERSION,
@@ -25,4 +27,4 @@ pub use model::{
 pub use page::page;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

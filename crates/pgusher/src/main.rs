@@ -1,7 +1,11 @@
 //! The `pgusher` command line: one file per subcommand, each with its options (`Args`) and a `run`. What a
 //! subcommand does lives in the crates; here are only options, messages and exit codes.
 
+mod bench_reconnect;
+mod demo;
 mod exit;
+mod files;
+mod interrupt;
 mod profile;
 mod serve;
 
@@ -28,6 +32,16 @@ struct Cli {
 enum Command {
     Profile(profile::Args),
     Serve(serve::Args),
+    /// Measure how connections behave under load.
+    #[command(subcommand)]
+    Bench(Bench),
+    Demo(demo::Args),
+}
+
+/// The experiments of `bench`.
+#[derive(Debug, Subcommand)]
+enum Bench {
+    Reconnect(bench_reconnect::Args),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +62,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Profile(args) => profile::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Bench(Bench::Reconnect(args)) => bench_reconnect::run(args),
+        Command::Demo(args) => demo::run(args),
     };
     match result {
         Ok(exit) => exit.into(),

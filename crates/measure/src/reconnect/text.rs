@@ -154,17 +154,7 @@ fn failures(out: &mut String, result: &Reconnect) -> std::fmt::Result {
     writeln!(out, "\nfailures")?;
     for cell in &result.cells {
         for f in &cell.failures {
-            writeln!(
-                out,
-                "  {} {}, {} {}: {} time{}, for example: {}",
-                cell.side,
-                cell.mode,
-                f.step,
-                f.cause,
-                count(f.count as f64),
-                if f.count == 1 { "" } else { "s" },
-                f.example
-            )?;
+            writeln!(out, "  {} {}, {f}", cell.side, cell.mode)?;
         }
     }
     Ok(())

@@ -40,7 +40,7 @@ fn draw(d: &mut Drawing, groups: &[Group], tick: &impl Fn(f64) -> String) -> f64
     let bottom = 6.0
         + groups
             .iter()
-            .map(|g| 24.0 + (height + 6.0) * g.bars.len() as f64 + 12.0)
+            .map(|g| title_height(d, g) + (height + 6.0) * g.bars.len() as f64 + 12.0)
             .sum::<f64>();
     let mut free_from = f64::NEG_INFINITY;
     for value in scale.ticks() {
@@ -59,10 +59,10 @@ fn draw(d: &mut Drawing, groups: &[Group], tick: &impl Fn(f64) -> String) -> f64
             "t strong halo",
             Anchor::End,
             d.width,
-            y + 14.0,
+            y + title_height(d, group) - 10.0,
             &group.remark,
         );
-        y += 24.0;
+        y += title_height(d, group);
         for bar in &group.bars {
             d.text("t", Anchor::End, label - 8.0, y + 14.5, &bar.label);
             let tip = format!("{}: {}", bar.label, bar.shown);
@@ -86,4 +86,10 @@ fn draw(d: &mut Drawing, groups: &[Group], tick: &impl Fn(f64) -> String) -> f64
         y += 12.0;
     }
     bottom + 24.0
+}
+
+/// One line, or two where title and remark do not fit beside each other.
+fn title_height(d: &Drawing, group: &Group) -> f64 {
+    let needed = text_width(&group.title) + text_width(&group.remark) + 16.0;
+    if needed > d.width { 42.0 } else { 24.0 }
 }

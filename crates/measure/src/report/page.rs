@@ -1,6 +1,7 @@
 //! The page: findings first, then each experiment with its plot and its table, then the surroundings.
 
 use super::bars::{Bar, Group, bars};
+use super::findings::glance;
 use super::html::Markup;
 use super::model::{ConnectionSeries, ProtocolSeries, Report, Tone};
 use super::scatter::scatter;
@@ -35,6 +36,7 @@ pub fn page(report: &Report) -> String {
     m.open("body", &[]).open("main", &[]);
     head(&mut m, report);
     findings(&mut m, report);
+    at_a_glance(&mut m, report);
     connections(&mut m, &report.connections);
     protocols(&mut m, &report.protocols);
     if let Some(result) = &report.reconnect {
@@ -78,6 +80,21 @@ fn findings(m: &mut Markup, report: &Report) {
     m.close().close();
 }
 
+fn at_a_glance(m: &mut Markup, report: &Report) {
+    let rows = glance(report);
+    if rows.is_empty() {
+        return;
+    }
+    m.open("section", &[]).element("h2", &[], "At a glance");
+    m.open("div", &[("class", "scroll glance")]);
+    table(m, &["", "direct", "managed", "managed is"], |m| {
+        for row in rows {
+            cells(m, &row.what, &[row.direct, row.managed, row.verdict]);
+        }
+    });
+    m.close().close();
+}
+
 fn connections(m: &mut Markup, series: &[ConnectionSeries]) {
     if series.iter().all(|s| s.samples.is_empty()) {
         return;
@@ -85,17 +102,16 @@ fn connections(m: &mut Markup, series: &[ConnectionSeries]) {
     m.open("section", &[])
         .element("h2", &[], "First and later connections");
     for s in series {
-        m.element(
-            "p",
-            &[],
-            &format!(
-                "{}: {} connections one after the other, the first one right after {}; each runs `{}`.",
+        let n = s.samples.len();
+        m.open("p", &[])
+            .text(&format!(
+                "{}: {n} connections one after the other, the first one right after {}; each runs ",
                 side(s.side),
-                s.samples.len(),
-                s.after,
-                s.statement
-            ),
-        );
+                s.after
+            ))
+            .element("code", &[], &s.statement)
+            .text(".")
+            .close();
     }
     m.element("h3", &[], "Where the time goes");
     let bars: Vec<_> = series.iter().flat_map(rows).collect();
@@ -164,16 +180,15 @@ fn protocols(m: &mut Markup, series: &[ProtocolSeries]) {
     m.open("section", &[])
         .element("h2", &[], "First and later runs of a statement");
     if let Some(s) = series.first() {
-        m.element(
-            "p",
-            &[],
-            &format!(
-                "`{}`, run several times in each of {} fresh connections. The first run in a session fills caches that \
-                 later runs find filled; later means the third and following.",
-                s.statement,
+        m.open("p", &[])
+            .element("code", &[], &s.statement)
+            .text(&format!(
+                ", run several times in each of {} fresh connections. The first run in a session fills caches that later \
+                 runs find filled; later means the third and following. Extended is Parse, Describe, Sync and then Bind, \
+                 Execute, Sync; prepared does the former only once, and its first run includes that.",
                 s.runs_us.len()
-            ),
-        );
+            ))
+            .close();
     }
     let mut groups = Vec::new();
     let mut lines = Vec::new();
@@ -259,8 +274,8 @@ fn reconnect(m: &mut Markup, result: &Reconnect) {
         m,
         &[
             "",
-            "tps incl. connecting",
-            "tps excl. connecting",
+            "tps incl.",
+            "tps excl.",
             "connect",
             "transaction",
             "disconnect",
@@ -289,7 +304,7 @@ fn reconnect(m: &mut Markup, result: &Reconnect) {
     m.element(
         "p",
         &[("class", "dim")],
-        "Times: median / p99. A disconnect is over when our side has closed, unless stated.",
+        "tps including and excluding the time to connect and disconnect. Times: median / p99. A disconnect is over when our side has closed, unless stated.",
     );
     for cell in &result.cells {
         failures(
@@ -342,17 +357,7 @@ fn with_interval(r: Ratio) -> String {
 
 fn failures(m: &mut Markup, whose: &str, list: &[FailureCount]) {
     for f in list {
-        m.element(
-            "p",
-            &[("class", "failure")],
-            &format!(
-                "{whose}: {} failed {} times ({}), for example: {}",
-                f.step,
-                count(f.count as f64),
-                f.cause,
-                f.example
-            ),
-        );
+        m.element("p", &[("class", "failure")], &format!("{whose}, {f}"));
     }
 }
 

@@ -41,7 +41,8 @@ fn series(side: Side, connect: f64) -> ConnectionSeries {
     }
 }
 
-fn sample() -> Report {
+/// A report with all parts.
+pub(crate) fn sample() -> Report {
     let protocol = |side: Side, name: &str, scale: f64| ProtocolSeries {
         side,
         protocol: name.to_owned(),

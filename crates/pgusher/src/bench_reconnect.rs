@@ -1,0 +1,335 @@
+//! `pgusher bench reconnect`: what a connection for each transaction costs, direct and through the manager.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use pgusher_client::{Config, Connector};
+use pgusher_embedded::Server;
+use pgusher_measure::demo::server_facts;
+use pgusher_measure::manager_process::ManagerProcess;
+use pgusher_measure::reconnect::{self, Limit, Mode, Options, Protocol, Side, Target};
+use pgusher_measure::report::{Environment, Report, SCHEMA_VERSION, findings, page};
+use pgusher_measure::script::Script;
+
+use crate::exit::Exit;
+use crate::{files, interrupt};
+
+/// Static connections against a connection per transaction, direct and managed, in alternating rounds.
+///
+/// Without any URL it measures a private PostgreSQL and a connection manager of its own, both removed afterwards.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The server, measured directly: a connection string as libpq takes it.
+    #[arg(value_name = "CONNINFO")]
+    server: Option<String>,
+    /// The same as CONNINFO.
+    #[arg(
+        short = 'd',
+        long = "url",
+        value_name = "CONNINFO",
+        conflicts_with = "server"
+    )]
+    url: Option<String>,
+    /// The same database through a connection manager.
+    #[arg(long, value_name = "CONNINFO")]
+    through: Option<String>,
+    /// Clients, each with a thread of its own.
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    clients: u32,
+    /// At most so many clients connect at the same time, as with pgbench's threads; the wait for one's turn is not part of
+    /// the connect time [default: all].
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+    /// Seconds of each round [default: 5].
+    #[arg(short = 'T', long, value_name = "SECONDS", conflicts_with = "transactions", value_parser = seconds)]
+    time: Option<f64>,
+    /// Transactions of each client in each round, instead of -T.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    transactions: Option<u64>,
+    /// A line of progress every so many seconds.
+    #[arg(short = 'P', long, value_name = "SECONDS", value_parser = seconds)]
+    progress: Option<f64>,
+    /// Rounds of each combination.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Only this way of connecting.
+    #[arg(long, value_enum)]
+    mode: Option<ModeArg>,
+    /// How statements are sent.
+    #[arg(short = 'M', long, value_enum, default_value_t = ProtocolArg::Simple)]
+    protocol: ProtocolArg,
+    /// The transaction, in pgbench's script language [default: pgbench's select-only].
+    #[arg(short, long, value_name = "SCRIPT")]
+    file: Option<PathBuf>,
+    /// Scale of pgbench_accounts: 100,000 rows each [default: as found; 1 where it is made].
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=20_000))]
+    scale: Option<i64>,
+    /// Make pgbench_accounts first. One that exists is dropped.
+    #[arg(long)]
+    init: bool,
+    /// A disconnect lasts until the server has closed its side as well (the backend has ended).
+    #[arg(long)]
+    wait_exit: bool,
+    /// Compute the key of a SCRAM password anew for each connection, as libpq does.
+    #[arg(long)]
+    no_scram_cache: bool,
+    /// Seed of the clients' random numbers.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How the result is written.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write the result to this file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Overwrite FILE if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ModeArg {
+    /// One connection per client and round.
+    Static,
+    /// One connection per transaction.
+    Reconnect,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ProtocolArg {
+    /// Simple query.
+    Simple,
+    /// Parse, Bind, Describe, Execute and Sync in one go.
+    Extended,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Format {
+    /// A table.
+    Text,
+    /// All numbers and the environment.
+    Json,
+    /// A line per combination and round.
+    Csv,
+    /// A self-contained page with plots.
+    Html,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.05..=1e6).contains(&s) => Ok(s),
+        _ => Err("a number of seconds from 0.05 on is needed".to_owned()),
+    }
+}
+
+/// Runs `pgusher bench reconnect`.
+pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
+    if let Some(path) = args.output.as_ref().filter(|p| !args.force && p.exists()) {
+        bail!(
+            "{} exists already; name another file, or overwrite it with --force",
+            path.display()
+        );
+    }
+    let stop = interrupt::flag()?;
+    let mut place = Place::of(&args)?;
+    let direct_or_managed = place.targets.first().context("no server to measure")?;
+    let (mut connection, _) = direct_or_managed.connector.connect()?;
+    let mut environment = Environment::here();
+    environment.server = server_facts(&mut connection).ok();
+    let script = script(&args, &mut connection, place.is_private())?;
+    connection.terminate().ok();
+    for target in &place.targets {
+        environment
+            .targets
+            .insert(target.side.to_string(), place.describe(target));
+    }
+    let options = Options {
+        clients: args.clients,
+        connecting_at_once: args.jobs,
+        limit: match args.transactions {
+            Some(n) => Limit::Transactions(n),
+            None => Limit::Time(Duration::from_secs_f64(args.time.unwrap_or(5.0))),
+        },
+        rounds: args.rounds,
+        modes: match args.mode {
+            None => Mode::ALL.to_vec(),
+            Some(ModeArg::Static) => vec![Mode::Static],
+            Some(ModeArg::Reconnect) => vec![Mode::Reconnect],
+        },
+        protocol: match args.protocol {
+            ProtocolArg::Simple => Protocol::Simple,
+            ProtocolArg::Extended => Protocol::Extended,
+        },
+        script,
+        wait_for_exit: args.wait_exit,
+        reuse_keys: !args.no_scram_cache,
+        progress_every: args.progress.map(Duration::from_secs_f64),
+        seed: args.seed,
+    };
+    let targets = std::mem::take(&mut place.targets);
+    let mut result = reconnect::run(&options, targets, &stop, &mut |line| eprintln!("{line}"))?;
+    result.notes.append(&mut place.notes);
+    let exit = match (result.interrupted, result.any_failure()) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::SomeFailed,
+        (false, false) => Exit::Ok,
+    };
+    let text = match args.format {
+        Format::Text => reconnect::text(&result),
+        Format::Csv => reconnect::csv(&result),
+        Format::Json => serde_json::to_string_pretty(&report(result, environment))? + "\n",
+        Format::Html => page(&report(result, environment)),
+    };
+    files::write(args.output.as_deref(), args.force, &text)?;
+    Ok(exit)
+}
+
+fn report(result: reconnect::Reconnect, environment: Environment) -> Report {
+    let mut report = Report {
+        schema_version: SCHEMA_VERSION,
+        title: "Static connections and reconnecting".to_owned(),
+        environment,
+        findings: Vec::new(),
+        connections: Vec::new(),
+        protocols: Vec::new(),
+        reconnect: Some(result),
+        notes: Vec::new(),
+    };
+    report.findings = findings(&report);
+    report
+}
+
+/// The transaction; makes its table where that was asked for or the server is private.
+fn script(
+    args: &Args,
+    connection: &mut pgusher_client::Connection,
+    private: bool,
+) -> anyhow::Result<Script> {
+    if args.init || (private && args.file.is_none()) {
+        reconnect::initialize(connection, args.scale.unwrap_or(1))
+            .context("cannot make pgbench_accounts")?;
+    }
+    if let Some(path) = &args.file {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let scale = args.scale.unwrap_or(1);
+        return Ok(Script::parse(
+            &path.display().to_string(),
+            &text,
+            &[("scale", scale)],
+        )?);
+    }
+    if !reconnect::accounts_exist(connection)? {
+        bail!("there is no table pgbench_accounts; make it with --init, or bring a script with -f");
+    }
+    let scale = match args.scale {
+        Some(scale) => scale,
+        None => reconnect::scale_of(connection)?,
+    };
+    Ok(Script::select_only(scale))
+}
+
+/// What is measured, and what must live as long as that.
+struct Place {
+    targets: Vec<Target>,
+    notes: Vec<String>,
+    _manager: Option<ManagerProcess>,
+    server: Option<Server>,
+}
+
+impl Place {
+    fn of(args: &Args) -> anyhow::Result<Self> {
+        let direct = args.server.as_ref().or(args.url.as_ref());
+        if direct.is_none() && args.through.is_none() {
+            return Self::private(args);
+        }
+        let mut targets = Vec::new();
+        for (side, conninfo) in [
+            (Side::Direct, direct),
+            (Side::Managed, args.through.as_ref()),
+        ] {
+            if let Some(conninfo) = conninfo {
+                let connector = connector(conninfo)?;
+                connector
+                    .warnings()
+                    .iter()
+                    .for_each(|warning| eprintln!("pgusher: warning: {warning}"));
+                targets.push(Target { side, connector });
+            }
+        }
+        Ok(Self {
+            targets,
+            notes: Vec::new(),
+            _manager: None,
+            server: None,
+        })
+    }
+
+    fn private(args: &Args) -> anyhow::Result<Self> {
+        let server = Server::builder()
+            .max_connections(args.clients.saturating_add(100))
+            .start()?;
+        let conninfo = format!(
+            "{} sslmode=disable",
+            server.conninfo("postgres", "postgres")
+        );
+        let mut targets = vec![Target {
+            side: Side::Direct,
+            connector: connector(&conninfo)?,
+        }];
+        let mut notes = Vec::new();
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let manager = match ManagerProcess::start(
+            &program,
+            &server.socket_conninfo("postgres", "postgres"),
+        ) {
+            Ok(manager) => {
+                let connector = connector(&manager.conninfo("postgres", "postgres"))?;
+                targets.push(Target {
+                    side: Side::Managed,
+                    connector,
+                });
+                Some(manager)
+            }
+            Err(error) => {
+                notes.push(format!("the managed side was not measured: {error}"));
+                None
+            }
+        };
+        Ok(Self {
+            targets,
+            notes,
+            _manager: manager,
+            server: Some(server),
+        })
+    }
+
+    fn is_private(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Where a target is, without secrets.
+    fn describe(&self, target: &Target) -> String {
+        let config = target.connector.config();
+        let hosts: Vec<String> = config
+            .hosts
+            .iter()
+            .map(|h| if h.is_tcp() { "TCP" } else { "Unix socket" }.to_owned())
+            .collect();
+        let whose = if self.is_private() {
+            "private server, "
+        } else {
+            ""
+        };
+        format!(
+            "{whose}{}, sslmode={}",
+            hosts.join(", "),
+            config.tls.mode.name()
+        )
+    }
+}
+
+fn connector(conninfo: &str) -> anyhow::Result<Connector> {
+    Ok(Connector::new(&Config::from_conninfo(conninfo)?)?)
+}
