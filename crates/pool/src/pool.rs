@@ -126,14 +126,9 @@ impl Pool {
     /// A client asks for a connection. Clients that wait already come first.
     pub fn acquire(&self, client: Seat, now: Micros) -> Acquire {
         let mut inner = self.lock();
-        if inner.waiting == 0 && inner.idle > 0 {
-            if let Some(idle) = inner.home(client.worker).idle.pop() {
-                inner.idle -= 1;
-                return Acquire::Local(idle.seat);
-            }
-            if let Some(idle) = inner.homes.iter_mut().filter_map(|h| h.idle.pop()).next() {
-                inner.idle -= 1;
-                return Acquire::Remote(idle.seat);
+        if inner.waiting == 0 {
+            if let Some(taken) = inner.take(client.worker) {
+                return taken;
             }
         }
         let ticket = Ticket(inner.next_ticket);
@@ -142,10 +137,14 @@ impl Pool {
         if inner.may_open() { Acquire::Open(ticket) } else { Acquire::Wait(ticket) }
     }
 
-    /// A client that was promised a connection did not get it, because the connection was closed meanwhile: it waits again,
-    /// in front of all others.
+    /// A client that was promised a connection did not get it, because the connection was closed meanwhile: it gets an idle
+    /// one, or waits again, in front of all others of its worker.
     pub fn acquire_again(&self, client: Seat, since: Micros) -> Acquire {
         let mut inner = self.lock();
+        // Another connection may have become idle meanwhile. Nobody would ever give it to a client that waits beside it.
+        if let Some(taken) = inner.take(client.worker) {
+            return taken;
+        }
         // Tickets only order the queue of one worker; a ticket that was drawn twice at its front does no harm.
         let ticket = inner.home(client.worker).waiting.front().map_or(Ticket(u64::MAX / 2), |w| w.ticket);
         let ticket = if ticket.0 == u64::MAX / 2 {
@@ -268,6 +267,19 @@ impl Inner {
             self.homes.resize_with(index + 1, Home::default);
         }
         &mut self.homes[index]
+    }
+
+    /// An idle connection for a client of `worker`, of its own worker if there is one.
+    fn take(&mut self, worker: WorkerId) -> Option<Acquire> {
+        if self.idle == 0 {
+            return None;
+        }
+        let taken = match self.home(worker).idle.pop() {
+            Some(idle) => Acquire::Local(idle.seat),
+            None => Acquire::Remote(self.homes.iter_mut().find_map(|h| h.idle.pop())?.seat),
+        };
+        self.idle -= 1;
+        Some(taken)
     }
 
     fn enqueue(&mut self, worker: WorkerId, waiter: Waiter) {
