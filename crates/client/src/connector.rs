@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use pgusher_auth::{Derivation, DerivationCache, ScramKeys};
 use pgusher_wire::startup;
 use rustls::ClientConfig;
-use rustls_pki_types::ServerName;
 
 use crate::attempt::{Attempt, Attempts, Encryption};
 use crate::channel::Channel;
@@ -17,11 +16,11 @@ use crate::config::{
     Config, Host, LoadBalanceHosts, Place, SslMode, SslNegotiation, TargetSessionAttrs,
 };
 use crate::connection::{Connection, Peer};
-use crate::conninfo::{PassQuery, password_from_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::login::Login;
 use crate::phase::{Phase, Phases};
-use crate::secret::Secret;
+use crate::plan::{Failure, Plan, Retry};
+use crate::prepare::{self, Target};
 use crate::socket::Address;
 use crate::tls;
 
@@ -42,12 +41,6 @@ impl KeyCache {
         lock().insert(derivation, keys.clone());
         keys
     }
-}
-
-struct Target {
-    host: Host,
-    password: Option<Secret>,
-    server_name: Option<ServerName<'static>>,
 }
 
 /// Connects, any number of times and from any number of threads, with what was prepared once.
@@ -79,16 +72,11 @@ impl Connector {
         let targets = config
             .hosts
             .iter()
-            .map(|host| target(config, host, tls.is_some(), &mut warnings))
+            .map(|host| prepare::target(config, host, tls.is_some(), &mut warnings))
             .collect::<Result<Vec<_>>>()
             .map_err(in_setup)?;
-        let startup_packet = startup_packet(config).map_err(in_setup)?;
-        let scram_keys = config
-            .scram_keys
-            .as_ref()
-            .map(|(client, server)| Ok(ScramKeys::new(key_bytes(client)?, key_bytes(server)?)))
-            .transpose()
-            .map_err(in_setup)?;
+        let startup_packet = prepare::startup_packet(config).map_err(in_setup)?;
+        let scram_keys = prepare::scram_keys(config).map_err(in_setup)?;
         Ok(Connector {
             config: config.clone(),
             targets,
@@ -224,7 +212,7 @@ impl Connector {
                 }
                 _ => name.clone(),
             };
-            let mut plan = self.plan(&target.host);
+            let mut plan = Plan::new(self.config.tls.mode, target.host.is_tcp());
             while let Some(encryption) = plan.next() {
                 let began = Instant::now();
                 let mut phases = Phases {
@@ -314,25 +302,6 @@ impl Connector {
             }
         }
         order
-    }
-
-    fn plan(&self, host: &Host) -> Plan {
-        let mode = if host.is_tcp() {
-            self.config.tls.mode
-        } else {
-            SslMode::Disable
-        };
-        let first = match mode {
-            SslMode::Disable | SslMode::Allow => Encryption::Plain,
-            SslMode::Prefer | SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => {
-                Encryption::Tls
-            }
-        };
-        Plan {
-            mode,
-            next: Some(first),
-            fallback_used: false,
-        }
     }
 
     #[allow(
@@ -473,161 +442,4 @@ fn request_tls(channel: &mut Channel, phases: &mut Phases) -> Result<bool> {
                 .advice("is this a PostgreSQL server?"),
         )),
     }
-}
-
-struct Failure {
-    error: Error,
-    /// Whether another way of encryption on the same address may succeed.
-    retry: Retry,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Retry {
-    /// It would fail in the same way.
-    Useless,
-    /// Only the fork probe failed.
-    WithoutProbe,
-    /// Without TLS it may work.
-    Plain,
-    /// With TLS it may work.
-    Tls,
-}
-
-impl Failure {
-    fn before(error: Error) -> Self {
-        Failure {
-            error,
-            retry: Retry::Useless,
-        }
-    }
-
-    /// A server may refuse a login because it is, or is not, encrypted (pg_hba.conf).
-    fn during_login(error: Error, tls: bool) -> Self {
-        let retry = match (error.kind() == ErrorKind::Server, tls) {
-            (false, _) => Retry::Useless,
-            (true, true) => Retry::Plain,
-            (true, false) => Retry::Tls,
-        };
-        Failure { error, retry }
-    }
-}
-
-/// The attempts that sslmode allows for one address.
-struct Plan {
-    mode: SslMode,
-    next: Option<Encryption>,
-    fallback_used: bool,
-}
-
-impl Plan {
-    fn next(&mut self) -> Option<Encryption> {
-        self.next.take()
-    }
-
-    fn after(&mut self, retry: Retry) {
-        if retry == Retry::WithoutProbe {
-            self.next = Some(Encryption::Plain);
-            return;
-        }
-        if !self.fallback_used {
-            self.next = match (self.mode, retry) {
-                (SslMode::Prefer, Retry::Plain) => Some(Encryption::Plain),
-                (SslMode::Allow, Retry::Tls) => Some(Encryption::Tls),
-                _ => None,
-            };
-            self.fallback_used = self.next.is_some();
-        }
-    }
-}
-
-fn target(config: &Config, host: &Host, tls: bool, warnings: &mut Vec<String>) -> Result<Target> {
-    let mut password = config
-        .password
-        .clone()
-        .filter(|password| !password.is_empty());
-    if let (None, Some(file)) = (&password, &config.passfile) {
-        let query = PassQuery {
-            host: &host.passfile_name,
-            port: host.port,
-            dbname: &config.dbname,
-            user: &config.user,
-        };
-        let (found, warning) = password_from_file(file, query);
-        password = found;
-        warnings.extend(warning.filter(|warning| !warnings.contains(warning)));
-    }
-    let server_name = match &host.place {
-        Place::Tcp { name, addr } if tls => {
-            if name.is_empty() && config.tls.mode == SslMode::VerifyFull {
-                return Err(Error::config(
-                    "sslmode=verify-full needs a host name, not only hostaddr",
-                ));
-            }
-            let numeric = addr.map(|addr| addr.to_string());
-            let known = if name.is_empty() {
-                numeric.as_deref().unwrap_or("")
-            } else {
-                name
-            };
-            Some(tls::server_name(known)?)
-        }
-        Place::Tcp { .. } | Place::Unix(_) | Place::Abstract(_) => None,
-    };
-    Ok(Target {
-        host: host.clone(),
-        password,
-        server_name,
-    })
-}
-
-fn startup_packet(config: &Config) -> Result<Vec<u8>> {
-    let fixed = [
-        ("user", Some(&config.user)),
-        ("database", Some(&config.dbname)),
-        ("replication", config.replication.as_ref()),
-    ];
-    let all: Vec<(&str, &str)> = fixed
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?.as_str())))
-        .chain(
-            config
-                .parameters
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_str())),
-        )
-        .collect();
-    if all
-        .iter()
-        .any(|(name, value)| name.is_empty() || name.contains('\0') || value.contains('\0'))
-    {
-        return Err(Error::config(
-            "a startup parameter has an empty name or holds a zero byte",
-        ));
-    }
-    let mut packet = Vec::new();
-    startup::write_startup(
-        &mut packet,
-        config.protocol.1,
-        all.iter()
-            .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
-    );
-    if packet.len() > startup::MAX_STARTUP_LEN as usize {
-        return Err(Error::config(
-            "the startup parameters are longer than a server accepts (10,000 bytes)",
-        ));
-    }
-    Ok(packet)
-}
-
-/// Decodes a SCRAM key: 32 bytes in base64.
-fn key_bytes(secret: &Secret) -> Result<[u8; 32]> {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD
-        .decode(secret.expose())
-        .ok()
-        .map(zeroize::Zeroizing::new)
-        .and_then(|bytes| bytes.as_slice().try_into().ok())
-        .ok_or_else(|| {
-            Error::config("scram_client_key and scram_server_key must be 32 bytes in base64")
-        })
 }

@@ -21,6 +21,8 @@ pub mod conninfo;
 mod error;
 mod login;
 mod phase;
+mod plan;
+mod prepare;
 mod reply;
 mod secret;
 mod socket;

@@ -96,6 +96,15 @@ impl Params {
         offset: usize,
         what: &str,
     ) -> Result<(), ConninfoError> {
+        // An old name that libpq still translates.
+        if name == "requiressl" {
+            let required = value.into().starts_with('1');
+            self.set(
+                Keyword::Sslmode,
+                if required { "require" } else { "prefer" },
+            );
+            return Ok(());
+        }
         let Some(keyword) = Keyword::from_name(name) else {
             let shown = self.shown(name);
             let mut error = ConninfoError::at(offset, format!("invalid {what}{shown}"));
@@ -131,6 +140,16 @@ mod tests {
         let params = Params::parse("user=me password=hunter2 sslpassword=hunter3").unwrap();
         let shown = format!("{params:?}");
         assert!(shown.contains("me") && !shown.contains("hunter"), "{shown}");
+    }
+
+    #[test]
+    fn an_old_name_is_translated() {
+        for (text, mode) in [("requiressl=1", "require"), ("requiressl=0", "prefer")] {
+            assert_eq!(
+                Params::parse(text).unwrap().get(Keyword::Sslmode),
+                Some(mode)
+            );
+        }
     }
 
     #[test]
