@@ -255,7 +255,12 @@ impl Findings {
         let calls = self.calls.iter().find(|(kind, _)| *kind == Kind::Pgusher);
         let calls = calls.and_then(|(_, calls)| calls.as_ref().ok());
         let sum = |names: &[&str]| {
-            calls.map(|calls| names.iter().filter_map(|n| calls.get(*n)).sum::<f64>())
+            calls.map(|calls| {
+                names
+                    .iter()
+                    .filter_map(|n| calls.get(*n))
+                    .fold(0.0, |all, each| all + each)
+            })
         };
         aim(
             "reads per transaction: 2",

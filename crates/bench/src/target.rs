@@ -112,35 +112,34 @@ impl Manager {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        let said = self.select_one(server, login, PASSWORD)?;
+        if said != "1" {
+            bail!("does not answer: {said}; its log: {}", self.log_tail());
+        }
+        // A manager that asks for nothing would win every comparison of logins.
+        if login == Login::Scram && self.select_one(server, login, "wrong")? == "1" {
+            bail!("lets a client in with a wrong password");
+        }
+        Ok(())
+    }
+
+    /// What psql prints for `select 1` through the manager: `1`, or its error.
+    fn select_one(&self, server: &Server, login: Login, password: &str) -> Result<String> {
         let output = server
             .client("psql")
-            .args([
-                "-X",
-                "-A",
-                "-t",
-                "-c",
-                "select 1",
-                "-h",
-                "127.0.0.1",
-                "-p",
-                &self.port.to_string(),
-            ])
-            .args(["-U", login.role(), "postgres"])
-            .env("PGPASSWORD", PASSWORD)
+            .args(["-X", "-A", "-t", "-c", "select 1", "-h", "127.0.0.1"])
+            .args(["-p", &self.port.to_string(), "-U", login.role(), "postgres"])
+            .env("PGPASSWORD", password)
             .env("PGSSLMODE", "disable")
             .env("PGCONNECT_TIMEOUT", "10")
             .stdin(Stdio::null())
             .output()?;
-        if output.stdout.trim_ascii() == b"1" {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr)
-            .trim()
-            .replace('\n', " / ");
-        Err(anyhow!(
-            "does not answer: {said}; its log: {}",
-            self.log_tail()
-        ))
+        let said = if output.status.success() {
+            output.stdout
+        } else {
+            output.stderr
+        };
+        Ok(String::from_utf8_lossy(&said).trim().replace('\n', " / "))
     }
 
     fn log_tail(&self) -> String {
