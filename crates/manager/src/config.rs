@@ -62,9 +62,7 @@ impl std::str::FromStr for Listen {
             return Ok(Self::Unix(PathBuf::from(text)));
         }
         let mut addresses = text.to_socket_addrs().map_err(|e| {
-            ConfigError(format!(
-                "listen address \"{text}\" is neither ADDRESS:PORT nor the path of a folder: {e}"
-            ))
+            ConfigError(format!("listen address \"{text}\" is neither ADDRESS:PORT nor the path of a folder: {e}"))
         })?;
         addresses
             .next()
@@ -120,11 +118,7 @@ impl Default for Timeouts {
 
 /// A limit of 0 seconds never ends.
 fn limit(seconds: u64) -> Duration {
-    if seconds == 0 {
-        Duration::from_secs(u64::from(u32::MAX))
-    } else {
-        Duration::from_secs(seconds)
-    }
+    if seconds == 0 { Duration::from_secs(u64::from(u32::MAX)) } else { Duration::from_secs(seconds) }
 }
 
 impl Timeouts {
@@ -252,69 +246,48 @@ impl Config {
     }
 
     fn build(file: File, overrides: &Overrides) -> Result<Self, ConfigError> {
-        let server =
-            Conninfo::from_conninfo(&file.server).map_err(|e| ConfigError(e.to_string()))?;
+        let server = Conninfo::from_conninfo(&file.server).map_err(|e| ConfigError(e.to_string()))?;
         let address = address(&server)?;
         let listen = match (overrides.listen.is_empty(), file.listen.is_empty()) {
             (false, _) => overrides.listen.clone(),
-            (true, false) => file
-                .listen
-                .iter()
-                .map(|l| l.parse())
-                .collect::<Result<_, _>>()?,
-            (true, true) => vec![Listen::Tcp(SocketAddr::from((
-                [127, 0, 0, 1],
-                DEFAULT_PORT,
-            )))],
+            (true, false) => file.listen.iter().map(|l| l.parse()).collect::<Result<_, _>>()?,
+            (true, true) => vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))],
         };
         let mut users: Vec<(String, StoredSecret)> = Vec::new();
         if let Some(path) = &file.user_list {
-            let text = std::fs::read(path)
-                .map_err(|e| ConfigError(format!("user_list {}: {e}", path.display())))?;
-            let list = UserList::parse(&text)
-                .map_err(|e| ConfigError(format!("user_list {}: {e}", path.display())))?;
+            let text = std::fs::read(path).map_err(|e| ConfigError(format!("user_list {}: {e}", path.display())))?;
+            let list = UserList::parse(&text).map_err(|e| ConfigError(format!("user_list {}: {e}", path.display())))?;
             for name in list.names() {
                 if let Some(secret) = list.get(name) {
                     users.push((String::from_utf8_lossy(name).into_owned(), secret.clone()));
                 }
             }
         }
-        users.extend(
-            file.users
-                .into_iter()
-                .map(|(name, secret)| (name, StoredSecret::parse(secret.as_bytes()))),
-        );
+        users.extend(file.users.into_iter().map(|(name, secret)| (name, StoredSecret::parse(secret.as_bytes()))));
 
         let named = overrides.auth.or(file.auth);
-        let auth = named.unwrap_or(if users.is_empty() {
-            AuthMethod::Server
-        } else {
-            AuthMethod::ScramSha256
-        });
-        let beyond = listen
-            .iter()
-            .find(|l| matches!(l, Listen::Tcp(a) if !a.ip().is_loopback()));
+        let auth = named.unwrap_or(if users.is_empty() { AuthMethod::Server } else { AuthMethod::ScramSha256 });
+        let beyond = listen.iter().find(|l| matches!(l, Listen::Tcp(a) if !a.ip().is_loopback()));
         if let (Some(Listen::Tcp(address)), None) = (beyond, named) {
             return Err(ConfigError(format!(
                 "listening on {address} makes the server reachable from other machines: name an authentication method \
                  (auth = \"scram-sha-256\" with users in a configuration file, or --auth)"
             )));
         }
-        if matches!(
-            auth,
-            AuthMethod::ScramSha256 | AuthMethod::Md5 | AuthMethod::Plain
-        ) && users.is_empty()
-        {
-            return Err(ConfigError("this authentication method needs users: [users] or user_list in the configuration file".into()));
-        }
-        let workers = overrides
-            .workers
-            .or(file.workers)
-            .unwrap_or_else(default_workers);
-        if !(1..=64).contains(&workers) {
+        if let (Some(Listen::Tcp(address)), AuthMethod::Server) = (beyond, auth) {
             return Err(ConfigError(format!(
-                "workers must be between 1 and 64, not {workers}"
+                "authentication as the server asks works on loopback only, because the server judges pgusher's own address; \
+                 to listen on {address}, name another method"
             )));
+        }
+        if matches!(auth, AuthMethod::ScramSha256 | AuthMethod::Md5 | AuthMethod::Plain) && users.is_empty() {
+            return Err(ConfigError(
+                "this authentication method needs users: [users] or user_list in the configuration file".into(),
+            ));
+        }
+        let workers = overrides.workers.or(file.workers).unwrap_or_else(default_workers);
+        if !(1..=64).contains(&workers) {
+            return Err(ConfigError(format!("workers must be between 1 and 64, not {workers}")));
         }
         let pool_size = overrides.pool_size.or(file.pool_size).unwrap_or(20);
         if pool_size == 0 {
@@ -328,10 +301,7 @@ impl Config {
             auth,
             workers,
             pool_size,
-            pool_mode: overrides
-                .pool_mode
-                .or(file.pool_mode)
-                .unwrap_or(PoolMode::Transaction),
+            pool_mode: overrides.pool_mode.or(file.pool_mode).unwrap_or(PoolMode::Transaction),
             max_clients: file.max_clients.unwrap_or(20_000),
             max_pools: file.max_pools.unwrap_or(1_000),
             max_cancels: file.max_cancels.unwrap_or(100),
@@ -358,10 +328,7 @@ impl Config {
     ///
     /// # Errors
     /// A password that no verifier can be made of.
-    pub fn user_list(
-        &self,
-        salt: impl Fn(&str) -> [u8; pgusher_auth::SALT_LEN],
-    ) -> Result<UserList, ConfigError> {
+    pub fn user_list(&self, salt: impl Fn(&str) -> [u8; pgusher_auth::SALT_LEN]) -> Result<UserList, ConfigError> {
         let secrets = self.users.iter().map(|(name, secret)| match secret {
             StoredSecret::Plain(password) if self.auth == AuthMethod::ScramSha256 => {
                 Verifier::from_password(password, &salt(name), 4096)
@@ -376,16 +343,12 @@ impl Config {
 
 /// Half of the processors: the servers need the other half.
 fn default_workers() -> usize {
-    std::thread::available_parallelism()
-        .map_or(1, |n| n.get().div_ceil(2))
-        .min(8)
+    std::thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2)).min(8)
 }
 
 fn address(server: &Conninfo) -> Result<ServerAddress, ConfigError> {
     let [host] = server.hosts.as_slice() else {
-        return Err(ConfigError(
-            "the server's connection string must name one host".into(),
-        ));
+        return Err(ConfigError("the server's connection string must name one host".into()));
     };
     if host.is_tcp() && server.tls.mode.requires_tls() {
         return Err(ConfigError(format!(
@@ -397,22 +360,14 @@ fn address(server: &Conninfo) -> Result<ServerAddress, ConfigError> {
     debug_assert!(!matches!(server.tls.mode, SslMode::VerifyFull) || !host.is_tcp());
     match &host.place {
         Place::Unix(path) => Ok(ServerAddress::Unix(path.clone())),
-        Place::Abstract(name) => Err(ConfigError(format!(
-            "abstract Unix sockets (@{name}) are not supported"
-        ))),
-        Place::Tcp { addr: Some(ip), .. } => {
-            Ok(ServerAddress::Tcp(SocketAddr::new(*ip, host.port)))
-        }
+        Place::Abstract(name) => Err(ConfigError(format!("abstract Unix sockets (@{name}) are not supported"))),
+        Place::Tcp { addr: Some(ip), .. } => Ok(ServerAddress::Tcp(SocketAddr::new(*ip, host.port))),
         Place::Tcp { name, addr: None } => (name.as_str(), host.port)
             .to_socket_addrs()
             .ok()
             .and_then(prefer_ipv4)
             .map(ServerAddress::Tcp)
-            .ok_or_else(|| {
-                ConfigError(format!(
-                    "the server's host name \"{name}\" cannot be resolved"
-                ))
-            }),
+            .ok_or_else(|| ConfigError(format!("the server's host name \"{name}\" cannot be resolved"))),
     }
 }
 

@@ -74,31 +74,11 @@ impl Manager {
         let mut workers = Vec::new();
         for (index, mailbox) in mailboxes.into_iter().enumerate() {
             let me = WorkerId(u8::try_from(index).unwrap_or(u8::MAX));
-            let own = listeners
-                .iter()
-                .map(Listener::share)
-                .collect::<Result<Vec<_>, _>>()?;
-            let worker = Worker::new(
-                me,
-                shared.clone(),
-                post.clone(),
-                control.questions(),
-                mailbox,
-                own,
-            )?;
-            workers.push(
-                std::thread::Builder::new()
-                    .name(format!("worker {index}"))
-                    .spawn(move || worker.run())?,
-            );
+            let own = listeners.iter().map(Listener::share).collect::<Result<Vec<_>, _>>()?;
+            let worker = Worker::new(me, shared.clone(), post.clone(), control.questions(), mailbox, own)?;
+            workers.push(std::thread::Builder::new().name(format!("worker {index}")).spawn(move || worker.run())?);
         }
-        Ok(Self {
-            addresses,
-            post,
-            workers,
-            control: Some(control),
-            shutdown,
-        })
+        Ok(Self { addresses, post, workers, control: Some(control), shutdown })
     }
 
     /// What it listens on: `ADDRESS:PORT` or the path of a Unix socket.
@@ -109,10 +89,7 @@ impl Manager {
     /// Begins to drain: no new clients, and those that are connected are closed at the end of their transactions.
     pub fn drain(&self) {
         for worker in 0..self.workers.len() {
-            self.post.send(
-                WorkerId(u8::try_from(worker).unwrap_or(u8::MAX)),
-                Letter::Core(Mail::Drain),
-            );
+            self.post.send(WorkerId(u8::try_from(worker).unwrap_or(u8::MAX)), Letter::Core(Mail::Drain));
         }
     }
 
@@ -136,10 +113,7 @@ impl Manager {
 
     fn stop(&mut self) {
         for worker in 0..self.workers.len() {
-            self.post.send(
-                WorkerId(u8::try_from(worker).unwrap_or(u8::MAX)),
-                Letter::Stop,
-            );
+            self.post.send(WorkerId(u8::try_from(worker).unwrap_or(u8::MAX)), Letter::Stop);
         }
         for worker in self.workers.drain(..) {
             // A worker that panicked has said so; there is nothing left to do for it.
@@ -162,32 +136,16 @@ fn listen(wanted: &[Listen]) -> Result<Vec<Listener>, StartError> {
     let mut port = crate::config::DEFAULT_PORT;
     let mut listeners = Vec::new();
     // TCP first: a Unix socket is named after its port.
-    for address in wanted.iter().filter_map(|l| {
-        if let Listen::Tcp(a) = l {
-            Some(a)
-        } else {
-            None
-        }
-    }) {
-        let listener = Listener::tcp(*address).map_err(|error| StartError::Listen {
-            address: address.to_string(),
-            error,
-        })?;
+    for address in wanted.iter().filter_map(|l| if let Listen::Tcp(a) = l { Some(a) } else { None }) {
+        let listener =
+            Listener::tcp(*address).map_err(|error| StartError::Listen { address: address.to_string(), error })?;
         port = listener.port().unwrap_or(port);
         listeners.push(listener);
     }
-    for folder in wanted.iter().filter_map(|l| {
-        if let Listen::Unix(p) = l {
-            Some(p)
-        } else {
-            None
-        }
-    }) {
+    for folder in wanted.iter().filter_map(|l| if let Listen::Unix(p) = l { Some(p) } else { None }) {
         let path = folder.join(format!(".s.PGSQL.{port}"));
-        let listener = Listener::unix(&path).map_err(|error| StartError::Listen {
-            address: path.display().to_string(),
-            error,
-        })?;
+        let listener =
+            Listener::unix(&path).map_err(|error| StartError::Listen { address: path.display().to_string(), error })?;
         listeners.push(listener);
     }
     Ok(listeners)

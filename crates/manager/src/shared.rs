@@ -109,12 +109,7 @@ impl Shared {
     /// The pool of (database, user); made if there is none. To be called only for clients that have proved their identity,
     /// so that nobody else can make pools.
     pub fn pool(&self, database: &str, user: &str) -> Option<Arc<PoolEntry>> {
-        let find = |pools: &Pools| {
-            pools
-                .get(database)
-                .and_then(|users| users.get(user))
-                .cloned()
-        };
+        let find = |pools: &Pools| pools.get(database).and_then(|users| users.get(user)).cloned();
         if let Some(pool) = find(&self.pools.read().unwrap_or_else(PoisonError::into_inner)) {
             return Some(pool);
         }
@@ -123,6 +118,24 @@ impl Shared {
             return Some(pool);
         }
         let mut all = Vec::clone(&self.all_pools.load());
+        if all.len() >= self.config.max_pools {
+            // The map and the list hold each pool once; one that nobody else holds and that has no connection is unused.
+            let used = |pool: &Arc<PoolEntry>| Arc::strong_count(pool) > 2 || pool.seats.counts().total > 0;
+            let list = self.all_pools.swap(Arc::default());
+            drop(all);
+            match Arc::try_unwrap(list) {
+                Ok(mut list) => {
+                    for users in pools.values_mut() {
+                        users.retain(|_, pool| used(pool));
+                    }
+                    pools.retain(|_, users| !users.is_empty());
+                    list.retain(|pool| pools.get(&pool.database).is_some_and(|u| u.contains_key(&pool.user)));
+                    all = list;
+                }
+                Err(list) => all = Vec::clone(&list),
+            }
+            self.all_pools.store(Arc::new(all.clone()));
+        }
         if all.len() >= self.config.max_pools {
             return None;
         }
@@ -134,10 +147,7 @@ impl Shared {
             login: ArcSwapOption::empty(),
             welcome: ArcSwapOption::empty(),
         });
-        pools
-            .entry(database.into())
-            .or_default()
-            .insert(user.into(), pool.clone());
+        pools.entry(database.into()).or_default().insert(user.into(), pool.clone());
         all.push(pool.clone());
         self.all_pools.store(Arc::new(all));
         Some(pool)

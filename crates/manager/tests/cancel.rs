@@ -75,11 +75,7 @@ fn neighbours_are_not_hit() {
                 // Now and then the query ends just when the cancel request comes.
                 let seconds = if round % 2 == 0 { "5" } else { "0.004" };
                 client.start(&format!("select 'c' from pg_sleep({seconds})"));
-                std::thread::sleep(Duration::from_millis(if round % 2 == 0 {
-                    10
-                } else {
-                    round % 5
-                }));
+                std::thread::sleep(Duration::from_millis(if round % 2 == 0 { 10 } else { round % 5 }));
                 cancel(&manager, &key);
                 match client.reply().state() {
                     "57014" => cancelled += 1,

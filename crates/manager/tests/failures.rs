@@ -19,14 +19,7 @@ fn clients_that_die() {
         for round in 0..4 {
             let new = || Client::new(&manager, db);
             let mut pipeline = new();
-            pipeline.send(
-                &[
-                    query("select pg_sleep(0.05)"),
-                    query("select 1"),
-                    batch("select 2"),
-                ]
-                .concat(),
-            );
+            pipeline.send(&[query("select pg_sleep(0.05)"), query("select 1"), batch("select 2")].concat());
             drop(pipeline);
 
             let mut transaction = new();
@@ -58,11 +51,7 @@ fn clients_that_die() {
             half.send(&query("select 'half'")[..9]);
             half.stream.shutdown(Shutdown::Both).unwrap();
 
-            eventually(
-                Duration::from_secs(5),
-                "no transaction is left open",
-                || backends(db, "state <> 'idle'") == 0,
-            );
+            eventually(Duration::from_secs(5), "no transaction is left open", || backends(db, "state <> 'idle'") == 0);
             assert!(backends(db, "backend_type = 'client backend'") <= 2);
             let mut both = [new(), new()];
             for client in &mut both {
@@ -102,9 +91,7 @@ fn backends_that_are_terminated() {
 
         // Those that nobody uses.
         terminate("state = 'idle'");
-        eventually(Duration::from_secs(5), "they are gone", || {
-            backends(db, "true") == 0
-        });
+        eventually(Duration::from_secs(5), "they are gone", || backends(db, "true") == 0);
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(other.query("select 'again'").value(), "again");
     }
@@ -119,10 +106,7 @@ fn servers_that_stop() {
         assert_eq!(client.query("select 1").value(), "1");
         server.restart().unwrap();
         std::thread::sleep(Duration::from_millis(100));
-        assert_eq!(
-            Client::new(&manager, "postgres").query("select 2").value(),
-            "2"
-        );
+        assert_eq!(Client::new(&manager, "postgres").query("select 2").value(), "2");
 
         server.stop(StopMode::Fast).unwrap();
         std::thread::sleep(Duration::from_millis(100));
@@ -170,15 +154,8 @@ fn hostile_bytes() {
             // Either an error or nothing, then the end.
             let mut rest = Vec::new();
             match client.stream.read_to_end(&mut rest) {
-                Ok(_) => assert!(
-                    rest.is_empty() || rest[0] == b'E' || rest[0] == b'v',
-                    "{rest:?}"
-                ),
-                Err(e) => assert_eq!(
-                    e.kind(),
-                    std::io::ErrorKind::ConnectionReset,
-                    "round {round}"
-                ),
+                Ok(_) => assert!(rest.is_empty() || rest[0] == b'E' || rest[0] == b'v', "{rest:?}"),
+                Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::ConnectionReset, "round {round}"),
             }
             assert_eq!(good.query("select 1").value(), "1");
         }
@@ -194,10 +171,7 @@ fn hostile_bytes() {
         pgusher_wire::startup::write_startup(
             &mut bytes,
             pgusher_wire::startup::Version::V3_0,
-            [
-                (&b"user"[..], &b"postgres"[..]),
-                (b"database", db.as_bytes()),
-            ],
+            [(&b"user"[..], &b"postgres"[..]), (b"database", db.as_bytes())],
         );
         client.send(&bytes);
         let mut rest = Vec::new();
@@ -211,16 +185,9 @@ fn hostile_bytes() {
 fn limits() {
     let db = database("limits");
     let overrides = overrides(2, 1);
-    let manager = manager_with(
-        server(),
-        "max_clients = 3\n[timeouts]\nquery_wait = 1\n",
-        &overrides,
-    );
+    let manager = manager_with(server(), "max_clients = 3\n[timeouts]\nquery_wait = 1\n", &overrides);
     let unknown = Client::login(&manager, &[("user", "postgres"), ("database", "nowhere")]);
-    assert_eq!(
-        unknown.err().map(|r| r.state().to_owned()).as_deref(),
-        Some("3D000")
-    );
+    assert_eq!(unknown.err().map(|r| r.state().to_owned()).as_deref(), Some("3D000"));
 
     let mut first = Client::new(&manager, db);
     let mut second = Client::new(&manager, db);
@@ -234,16 +201,11 @@ fn limits() {
     let mut held = vec![first];
     eventually(Duration::from_secs(5), "room for two", || {
         held.truncate(1);
-        held.extend((0..2).filter_map(|_| {
-            Client::login(&manager, &[("user", "postgres"), ("database", db)]).ok()
-        }));
+        held.extend((0..2).filter_map(|_| Client::login(&manager, &[("user", "postgres"), ("database", db)]).ok()));
         held.len() == 3
     });
     let beyond = Client::login(&manager, &[("user", "postgres"), ("database", db)]);
-    assert_eq!(
-        beyond.err().map(|r| r.state().to_owned()).as_deref(),
-        Some("53300")
-    );
+    assert_eq!(beyond.err().map(|r| r.state().to_owned()).as_deref(), Some("53300"));
     for client in &mut held {
         assert_eq!(client.query("select 1").value(), "1");
     }

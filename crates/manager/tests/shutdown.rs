@@ -22,18 +22,13 @@ fn a_transaction_can_end() {
         assert_eq!((reply.state(), reply.status), ("57P01", 0), "{reply:?}");
         std::thread::sleep(Duration::from_millis(300));
         assert!(!ending.is_finished());
-        assert_eq!(
-            busy.query("insert into s values (1) returning id").value(),
-            "1"
-        );
+        assert_eq!(busy.query("insert into s values (1) returning id").value(), "1");
         assert_eq!(busy.query("commit").done, ["COMMIT"]);
         assert_eq!(busy.reply().status, 0);
         assert!(ending.join().unwrap());
         assert!(std::net::TcpStream::connect(&address).is_err());
         assert_eq!(server().psql(db, "select count(*) from s").unwrap(), "1");
-        eventually(Duration::from_secs(5), "no backend is left", || {
-            backends(db, "true") == 0
-        });
+        eventually(Duration::from_secs(5), "no backend is left", || backends(db, "true") == 0);
     }
 }
 
@@ -46,7 +41,5 @@ fn a_hurry_ends_it_at_once() {
     busy.query("begin");
     assert!(!manager.shut_down(|| true));
     assert_eq!(busy.reply().status, 0);
-    eventually(Duration::from_secs(5), "no backend is left", || {
-        backends(db, "true") == 0
-    });
+    eventually(Duration::from_secs(5), "no backend is left", || backends(db, "true") == 0);
 }

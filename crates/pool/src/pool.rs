@@ -206,12 +206,19 @@ impl Pool {
         inner.replace()
     }
 
+    /// Clients may wait although there is room, because a connection could not be opened: try again.
+    pub fn reopen(&self) -> Closed {
+        self.lock().replace()
+    }
+
     /// An idle connection has been closed. `false` if it is not idle here: it has been promised to somebody, and the worker
     /// learns of that by a message.
     pub fn closed_idle(&self, server: Seat) -> bool {
         let mut inner = self.lock();
         let idle = &mut inner.home(server.worker).idle;
-        let Some(at) = idle.iter().rposition(|i| i.seat == server) else { return false };
+        let Some(at) = idle.iter().rposition(|i| i.seat == server) else {
+            return false;
+        };
         idle.remove(at);
         inner.idle -= 1;
         inner.total = inner.total.saturating_sub(1);
@@ -310,7 +317,9 @@ impl Inner {
         let own = usize::from(server.worker.0);
         let mut best: Option<(usize, Waiter)> = None;
         for index in 0..self.homes.len() {
-            let Some(head) = self.homes[index].head() else { continue };
+            let Some(head) = self.homes[index].head() else {
+                continue;
+            };
             let since = if index == own { head.since } else { head.since.plus(HOME_ADVANTAGE) };
             let longer = best.is_none_or(|(i, b)| {
                 let best_since = if i == own { b.since } else { b.since.plus(HOME_ADVANTAGE) };

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 /// So much longer may a client of another worker have waited than the one that is served.
 const SLACK: u64 = 1_000;
 
+#[allow(dead_code, reason = "the fields are printed when a case fails")]
 #[derive(Debug, Clone)]
 enum Step {
     Acquire(u8),
@@ -67,11 +68,7 @@ impl Model {
 
     fn seat(&mut self, worker: u8) -> Seat {
         self.serial += 1;
-        Seat {
-            worker: WorkerId(worker % self.queues.len() as u8),
-            slot: self.serial,
-            serial: self.serial,
-        }
+        Seat { worker: WorkerId(worker % self.queues.len() as u8), slot: self.serial, serial: self.serial }
     }
 
     fn waiting(&self) -> impl Iterator<Item = &Waiting> {
@@ -81,29 +78,15 @@ impl Model {
     fn acquired(&mut self, client: Seat, since: Micros, acquire: Acquire, first: bool) {
         match acquire {
             Acquire::Local(server) | Acquire::Remote(server) => {
-                assert_eq!(
-                    matches!(acquire, Acquire::Local(_)),
-                    server.worker == client.worker
-                );
-                assert!(
-                    first || self.waiting().next().is_none(),
-                    "clients that wait come first"
-                );
-                let at = self
-                    .idle
-                    .iter()
-                    .position(|i| i.0 == server)
-                    .expect("it was idle");
+                assert_eq!(matches!(acquire, Acquire::Local(_)), server.worker == client.worker);
+                assert!(first || self.waiting().next().is_none(), "clients that wait come first");
+                let at = self.idle.iter().position(|i| i.0 == server).expect("it was idle");
                 self.idle.remove(at);
                 self.using.push((client, server));
             }
             Acquire::Open(ticket) | Acquire::Wait(ticket) => {
                 assert!(self.idle.is_empty(), "waits although a connection is idle");
-                let waiting = Waiting {
-                    client,
-                    ticket,
-                    since,
-                };
+                let waiting = Waiting { client, ticket, since };
                 let queue = &mut self.queues[usize::from(client.worker.0)];
                 queue.insert(if first { 0 } else { queue.len() }, waiting);
                 if matches!(acquire, Acquire::Open(_)) {
@@ -116,20 +99,13 @@ impl Model {
     fn released(&mut self, server: Seat, release: Release) {
         match release {
             Release::Idle => {
-                assert!(
-                    self.waiting().next().is_none(),
-                    "idle although somebody waits"
-                );
+                assert!(self.waiting().next().is_none(), "idle although somebody waits");
                 self.idle.push((server, self.now));
             }
             Release::Give { client, since } => {
                 let queue = &mut self.queues[usize::from(client.worker.0)];
                 let head = queue.remove(0);
-                assert_eq!(
-                    (head.client, head.since),
-                    (client, since),
-                    "the first of its worker"
-                );
+                assert_eq!((head.client, head.since), (client, since), "the first of its worker");
                 // A client that asks again stands in front of some that have waited longer, so only heads are compared.
                 for other in self.queues.iter().filter_map(|q| q.first()) {
                     assert!(since.0 <= other.since.0 + SLACK || other.client.worker == client.worker);
@@ -192,12 +168,8 @@ impl Model {
                 let worker = WorkerId(worker % self.queues.len() as u8);
                 let deadline = Micros(self.now.0.saturating_sub(age));
                 let taken = self.pool.take_idle(worker, deadline);
-                let expected: Vec<Seat> = self
-                    .idle
-                    .iter()
-                    .filter(|(s, t)| s.worker == worker && *t < deadline)
-                    .map(|i| i.0)
-                    .collect();
+                let expected: Vec<Seat> =
+                    self.idle.iter().filter(|(s, t)| s.worker == worker && *t < deadline).map(|i| i.0).collect();
                 assert_eq!(taken, expected);
                 self.idle.retain(|(s, _)| !taken.contains(s));
                 for _ in taken {
@@ -219,20 +191,12 @@ impl Model {
                     let nothing_left = self.opening + self.using.len() + self.idle.len() == 0;
                     let mut expected = Vec::new();
                     if nothing_left {
-                        expected.extend(
-                            self.queues
-                                .iter_mut()
-                                .flat_map(|q| q.drain(..))
-                                .map(|w| w.client),
-                        );
+                        expected.extend(self.queues.iter_mut().flat_map(|q| q.drain(..)).map(|w| w.client));
                     }
                     let order = |s: &Seat| (s.worker, s.slot);
                     expected.sort_by_key(order);
                     refused.sort_by_key(order);
-                    assert_eq!(
-                        refused, expected,
-                        "refused only if nobody can be served, and then all"
-                    );
+                    assert_eq!(refused, expected, "refused only if nobody can be served, and then all");
                 }
             }
             Step::Leave(n) => {
@@ -248,10 +212,7 @@ impl Model {
                 let index = usize::from(worker) % self.queues.len();
                 let deadline = Micros(self.now.0.saturating_sub(age));
                 let queue = &mut self.queues[index];
-                let n = queue
-                    .iter()
-                    .position(|w| w.since >= deadline)
-                    .unwrap_or(queue.len());
+                let n = queue.iter().position(|w| w.since >= deadline).unwrap_or(queue.len());
                 let expected: Vec<Seat> = queue.drain(..n).map(|w| w.client).collect();
                 assert_eq!(self.pool.expire(WorkerId(index as u8), deadline), expected);
             }
@@ -268,15 +229,8 @@ impl Model {
             waiting: self.waiting().count(),
         };
         assert_eq!(self.pool.counts(), counts);
-        assert!(
-            counts.total <= self.limit && !self.pool.is_over_limit(),
-            "{counts:?} over {}",
-            self.limit
-        );
-        assert!(
-            counts.idle == 0 || counts.waiting == 0,
-            "somebody waits beside an idle connection"
-        );
+        assert!(counts.total <= self.limit && !self.pool.is_over_limit(), "{counts:?} over {}", self.limit);
+        assert!(counts.idle == 0 || counts.waiting == 0, "somebody waits beside an idle connection");
     }
 
     /// Connections open, clients give back until nobody wants one: nobody may be left behind.
@@ -295,21 +249,9 @@ impl Model {
         if self.idle.is_empty() && self.opening == 0 && self.waiting().next().is_none() {
             return assert_eq!(self.pool.counts(), Counts::default());
         }
-        assert_eq!(
-            self.waiting().count(),
-            0,
-            "left waiting with nothing under way"
-        );
+        assert_eq!(self.waiting().count(), 0, "left waiting with nothing under way");
         let idle = self.idle.len();
-        assert_eq!(
-            self.pool.counts(),
-            Counts {
-                total: idle,
-                opening: 0,
-                idle,
-                waiting: 0
-            }
-        );
+        assert_eq!(self.pool.counts(), Counts { total: idle, opening: 0, idle, waiting: 0 });
     }
 }
 

@@ -5,8 +5,7 @@
 use crate::shared::ServerAddress;
 use pgusher_auth::scram::Step;
 use pgusher_auth::{
-    ChannelBinding, ClientExchange, Credential, KeyParameters, Mechanism, Password, RAW_NONCE_LEN,
-    ScramKeys,
+    ChannelBinding, ClientExchange, Credential, KeyParameters, Mechanism, Password, RAW_NONCE_LEN, ScramKeys,
 };
 use pgusher_wire::backend::{Authentication, Message};
 use pgusher_wire::startup::{Version, write_startup};
@@ -45,70 +44,47 @@ struct Link {
 impl Link {
     fn connect(address: &ServerAddress, timeout: Duration) -> io::Result<Self> {
         let stream = match address {
-            ServerAddress::Tcp(address) => {
-                Stream::Tcp(TcpStream::connect_timeout(address, timeout)?)
-            }
+            ServerAddress::Tcp(address) => Stream::Tcp(TcpStream::connect_timeout(address, timeout)?),
             ServerAddress::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
         };
-        Ok(Self {
-            stream,
-            buf: Vec::new(),
-            deadline: Instant::now() + timeout,
-        })
+        Ok(Self { stream, buf: Vec::new(), deadline: Instant::now() + timeout })
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let left = self.left()?;
         match &mut self.stream {
-            Stream::Tcp(s) => s
-                .set_write_timeout(Some(left))
-                .and_then(|()| s.write_all(bytes)),
-            Stream::Unix(s) => s
-                .set_write_timeout(Some(left))
-                .and_then(|()| s.write_all(bytes)),
+            Stream::Tcp(s) => s.set_write_timeout(Some(left)).and_then(|()| s.write_all(bytes)),
+            Stream::Unix(s) => s.set_write_timeout(Some(left)).and_then(|()| s.write_all(bytes)),
         }
     }
 
     fn left(&self) -> io::Result<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            Err(io::ErrorKind::TimedOut.into())
-        } else {
-            Ok(left)
-        }
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
     }
 
     /// The next whole message: its type and body.
     fn message(&mut self) -> io::Result<(u8, Vec<u8>)> {
         loop {
-            let parsed = Frame::parse(&self.buf)
-                .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+            let parsed = Frame::parse(&self.buf).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
             if let Some((frame, used)) = parsed {
                 let message = (frame.tag, frame.body.to_vec());
                 self.buf.drain(..used);
                 return Ok(message);
             }
             if self.buf.len() > MAX_LEN {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "a login message is too long",
-                ));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a login message is too long"));
             }
             let left = self.left()?;
             let mut chunk = [0; 4096];
             let n = match &mut self.stream {
-                Stream::Tcp(s) => s
-                    .set_read_timeout(Some(left))
-                    .and_then(|()| s.read(&mut chunk)),
-                Stream::Unix(s) => s
-                    .set_read_timeout(Some(left))
-                    .and_then(|()| s.read(&mut chunk)),
+                Stream::Tcp(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut chunk)),
+                Stream::Unix(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut chunk)),
             }?;
             if n == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            self.buf
-                .extend_from_slice(chunk.get(..n).unwrap_or_default());
+            self.buf.extend_from_slice(chunk.get(..n).unwrap_or_default());
         }
     }
 }
@@ -125,19 +101,13 @@ pub(super) fn login(
     timeout: Duration,
 ) -> Result<Outcome, Report> {
     let unreachable = |e: io::Error| {
-        Report::fatal(
-            sqlstate::UNABLE_TO_CONNECT,
-            format!("cannot connect to the PostgreSQL server at {address}"),
-        )
-        .detail(e.to_string())
-        .hint("Is the server running, and is the address in pgusher's configuration right?")
+        Report::fatal(sqlstate::UNABLE_TO_CONNECT, format!("cannot connect to the PostgreSQL server at {address}"))
+            .detail(e.to_string())
+            .hint("Is the server running, and is the address in pgusher's configuration right?")
     };
     let mut link = Link::connect(address, timeout).map_err(unreachable)?;
     let mut out = Vec::new();
-    let parameters: [(&[u8], &[u8]); 2] = [
-        (b"user", user.as_bytes()),
-        (b"database", database.as_bytes()),
-    ];
+    let parameters: [(&[u8], &[u8]); 2] = [(b"user", user.as_bytes()), (b"database", database.as_bytes())];
     write_startup(&mut out, Version::V3_0, parameters);
     link.send(&out).map_err(unreachable)?;
 
@@ -147,15 +117,12 @@ pub(super) fn login(
     loop {
         let (tag, body) = link.message().map_err(unreachable)?;
         let protocol = |what: String| Report::fatal(sqlstate::PROTOCOL_VIOLATION, what);
-        let message = Message::parse(Frame { tag, body: &body })
-            .map_err(|e| protocol(format!("from the server: {e}")))?;
+        let message =
+            Message::parse(Frame { tag, body: &body }).map_err(|e| protocol(format!("from the server: {e}")))?;
         let request = match message {
             Message::Authentication(request) => request,
             Message::Error(fields) => {
-                let state = fields
-                    .sqlstate()
-                    .unwrap_or(sqlstate::CONNECTION_EXCEPTION)
-                    .to_owned();
+                let state = fields.sqlstate().unwrap_or(sqlstate::CONNECTION_EXCEPTION).to_owned();
                 let mut report = Report::fatal(state, fields.message());
                 report.detail = fields.text(b'D');
                 report.hint = fields.text(b'H');
@@ -164,26 +131,18 @@ pub(super) fn login(
             // AuthenticationOk alone does not say that the database exists: the server says so before it is ready.
             Message::ReadyForQuery(_) => {
                 let _ = link.send(&frontend::TERMINATE_BYTES);
-                return Ok(if asked {
-                    Outcome::Accepted(keys)
-                } else {
-                    Outcome::NotAsked
-                });
+                return Ok(if asked { Outcome::Accepted(keys) } else { Outcome::NotAsked });
             }
             _ => continue,
         };
         if matches!(request, Authentication::Ok) {
             if exchange.as_ref().is_some_and(|e| !e.is_done()) {
-                return Err(protocol(
-                    "the server did not prove that it knows the password".into(),
-                ));
+                return Err(protocol("the server did not prove that it knows the password".into()));
             }
             continue;
         }
         if let Authentication::Other(kind) = request {
-            let text = format!(
-                "the server asks for authentication method {kind}, which pgusher does not speak"
-            );
+            let text = format!("the server asks for authentication method {kind}, which pgusher does not speak");
             return Err(Report::fatal(sqlstate::FEATURE_NOT_SUPPORTED, text)
                 .hint("Methods that work: trust, password, md5, scram-sha-256."));
         }
@@ -193,40 +152,27 @@ pub(super) fn login(
         };
         let mut out = Vec::new();
         let failed = |e: pgusher_auth::AuthError| {
-            Report::fatal(
-                e.sqlstate(),
-                format!("password authentication failed for user \"{user}\": {e}"),
-            )
+            Report::fatal(e.sqlstate(), format!("password authentication failed for user \"{user}\": {e}"))
         };
         match request {
-            Authentication::CleartextPassword => {
-                frontend::write_password(&mut out, password.as_bytes())
-            }
+            Authentication::CleartextPassword => frontend::write_password(&mut out, password.as_bytes()),
             Authentication::Md5Password { salt } => {
                 let hash = pgusher_auth::md5::Md5Hash::from_password(user.as_bytes(), password);
                 frontend::write_password(&mut out, hash.response(&salt).as_slice());
             }
             Authentication::Sasl(mechanisms) => {
                 if !mechanisms.contains(Mechanism::ScramSha256.name()) {
-                    return Err(protocol(
-                        "the server offers no SASL mechanism that pgusher knows".into(),
-                    ));
+                    return Err(protocol("the server offers no SASL mechanism that pgusher knows".into()));
                 }
                 let mut nonce = [0; RAW_NONCE_LEN];
                 rand::rng().fill_bytes(&mut nonce);
                 let credential = Credential::Password(password.clone());
                 let new = ClientExchange::new(credential, ChannelBinding::None, &nonce);
-                frontend::write_sasl_initial(
-                    &mut out,
-                    new.mechanism().name(),
-                    &new.first_message(),
-                );
+                frontend::write_sasl_initial(&mut out, new.mechanism().name(), &new.first_message());
                 exchange = Some(new);
             }
             Authentication::SaslContinue(data) => {
-                let exchange = exchange
-                    .as_mut()
-                    .ok_or_else(|| protocol("SASL out of turn".into()))?;
+                let exchange = exchange.as_mut().ok_or_else(|| protocol("SASL out of turn".into()))?;
                 match exchange.on_server_first(data).map_err(failed)? {
                     Step::Send(response) => frontend::write_sasl_response(&mut out, &response),
                     Step::Derive(derivation) => {
@@ -238,9 +184,7 @@ pub(super) fn login(
                 }
             }
             Authentication::SaslFinal(data) => {
-                let exchange = exchange
-                    .as_mut()
-                    .ok_or_else(|| protocol("SASL out of turn".into()))?;
+                let exchange = exchange.as_mut().ok_or_else(|| protocol("SASL out of turn".into()))?;
                 exchange.on_server_final(data).map_err(failed)?;
             }
             Authentication::Ok | Authentication::Other(_) => {}

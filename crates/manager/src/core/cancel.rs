@@ -6,7 +6,7 @@
 
 use super::io::{ConnId, Mail, Output};
 use super::{Core, client, server};
-use pgusher_pool::{Seat, WorkerId};
+use pgusher_pool::{Micros, Seat, WorkerId};
 use pgusher_wire::startup::write_cancel;
 use std::sync::atomic::Ordering;
 use subtle::ConstantTimeEq;
@@ -15,6 +15,7 @@ use subtle::ConstantTimeEq;
 #[derive(Debug)]
 pub(super) struct Cancel {
     server: Seat,
+    since: Micros,
     pid: u32,
     key: Vec<u8>,
 }
@@ -30,13 +31,7 @@ impl Core {
         if worker == self.me {
             self.cancel_client(slot, key);
         } else if usize::from(worker.0) < self.shared.config.workers {
-            self.out.push_back(Output::Mail(
-                worker,
-                Mail::Cancel {
-                    client: slot,
-                    key: key.to_vec(),
-                },
-            ));
+            self.out.push_back(Output::Mail(worker, Mail::Cancel { client: slot, key: key.to_vec() }));
         }
     }
 
@@ -44,10 +39,7 @@ impl Core {
         let Some(client) = self.clients.get(slot as usize) else {
             return;
         };
-        let own = client
-            .key
-            .get(..usize::from(client.key_len))
-            .unwrap_or_default();
+        let own = client.key.get(..usize::from(client.key_len)).unwrap_or_default();
         if client.login.is_some() || !bool::from(own.ct_eq(key)) {
             return;
         }
@@ -72,16 +64,9 @@ impl Core {
         }
         s.cancels += 1;
         let address = s.pool.address.clone();
-        let cancel = Cancel {
-            server: seat,
-            pid: s.pid,
-            key: s.key.clone(),
-        };
+        let cancel = Cancel { server: seat, since: self.now, pid: s.pid, key: s.key.clone() };
         let slot = self.cancels.insert(cancel) as u32;
-        self.out.push_back(Output::Connect {
-            conn: ConnId::Cancel(slot),
-            address,
-        });
+        self.out.push_back(Output::Connect { conn: ConnId::Cancel(slot), address });
     }
 
     /// The connection for a cancel request is there.
@@ -94,6 +79,22 @@ impl Core {
         self.send(ConnId::Cancel(slot), out);
     }
 
+    /// Gives up on cancel requests that take too long. Their servers are closed: the signal may still come.
+    pub(super) fn expire_cancels(&mut self, before: Micros) {
+        let late: Vec<usize> = self.cancels.iter().filter(|(_, c)| c.since < before).map(|(slot, _)| slot).collect();
+        for slot in late {
+            let Some(cancel) = self.cancels.try_remove(slot) else {
+                continue;
+            };
+            self.shared.cancels.fetch_sub(1, Ordering::Relaxed);
+            self.out.push_back(Output::Close(ConnId::Cancel(slot as u32)));
+            let seat = cancel.server;
+            if self.servers.get(seat.slot as usize).is_some_and(|s| s.serial == seat.serial) {
+                self.server_closed(seat.slot);
+            }
+        }
+    }
+
     /// The connection for a cancel request has ended, or could not be made.
     pub fn cancel_closed(&mut self, slot: u32) {
         let Some(cancel) = self.cancels.try_remove(slot as usize) else {
@@ -102,11 +103,7 @@ impl Core {
         self.shared.cancels.fetch_sub(1, Ordering::Relaxed);
         self.out.push_back(Output::Close(ConnId::Cancel(slot)));
         let seat = cancel.server;
-        let Some(s) = self
-            .servers
-            .get_mut(seat.slot as usize)
-            .filter(|s| s.serial == seat.serial)
-        else {
+        let Some(s) = self.servers.get_mut(seat.slot as usize).filter(|s| s.serial == seat.serial) else {
             return;
         };
         s.cancels = s.cancels.saturating_sub(1);

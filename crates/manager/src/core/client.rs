@@ -50,11 +50,7 @@ pub(super) enum State {
     /// The control side has been asked how the client must prove its identity.
     AwaitFacts,
     /// A SCRAM exchange; `started` after its first message.
-    Scram {
-        exchange: Box<ServerExchange>,
-        login: Option<Login>,
-        started: bool,
-    },
+    Scram { exchange: Box<ServerExchange>, login: Option<Login>, started: bool },
     /// An md5 hash is awaited.
     Md5 { hash: Md5Hash, salt: [u8; 4] },
     /// A password is awaited, to be checked against a secret.
@@ -93,6 +89,10 @@ pub struct Client {
     pub(super) blocked: bool,
     /// It has sent more than the server has answered, and is not read meanwhile.
     pub(super) ahead: bool,
+    /// The unnamed statement of the server that it has is its own.
+    pub(super) parsed: bool,
+    /// It has parsed an unnamed statement and not executed anything since.
+    pub(super) unexecuted: bool,
 }
 
 /// What only a client that logs in needs.
@@ -123,9 +123,7 @@ impl Core {
         let client = Client {
             serial,
             since: self.now,
-            state: State::Startup {
-                encryption_asked: 0,
-            },
+            state: State::Startup { encryption_asked: 0 },
             scanner: Scanner::new(),
             held: Vec::new(),
             pending: Vec::new(),
@@ -143,6 +141,8 @@ impl Core {
             })),
             blocked: false,
             ahead: false,
+            parsed: false,
+            unexecuted: false,
         };
         self.clients.insert(client) as u32
     }
@@ -162,10 +162,9 @@ impl Core {
             };
             let step = match &client.state {
                 State::Startup { .. } => self.startup_bytes(slot, &mut rest),
-                State::Scram { .. }
-                | State::Md5 { .. }
-                | State::Plain { .. }
-                | State::PlainForServer => self.password_bytes(slot, &mut rest),
+                State::Scram { .. } | State::Md5 { .. } | State::Plain { .. } | State::PlainForServer => {
+                    self.password_bytes(slot, &mut rest)
+                }
                 State::AwaitFacts | State::Waiting { .. } | State::Promised { .. } => Step::Stop,
                 State::Idle | State::Seated { .. } => {
                     // The login is over; what came with its last message is the first of the session.
@@ -196,18 +195,8 @@ impl Core {
                 self.out.push_back(Output::Pause(ConnId::Client(slot)));
             }
         }
-        if self
-            .clients
-            .get(slot as usize)
-            .is_some_and(|c| c.held.len() >= MAX_HELD)
-        {
-            self.refuse(
-                slot,
-                &Report::fatal(
-                    sqlstate::PROTOCOL_VIOLATION,
-                    "the login message is too long",
-                ),
-            );
+        if self.clients.get(slot as usize).is_some_and(|c| c.held.len() >= MAX_HELD) {
+            self.refuse(slot, &Report::fatal(sqlstate::PROTOCOL_VIOLATION, "the login message is too long"));
         }
     }
 
@@ -246,15 +235,9 @@ impl Core {
                 self.drop_client(slot);
                 Step::Gone
             }
-            Startup::Session {
-                version,
-                parameters,
-            } => {
+            Startup::Session { version, parameters } => {
                 if version.major != 3 {
-                    let text = format!(
-                        "unsupported frontend protocol {}.{}",
-                        version.major, version.minor
-                    );
+                    let text = format!("unsupported frontend protocol {}.{}", version.major, version.minor);
                     let report = Report::fatal(sqlstate::FEATURE_NOT_SUPPORTED, text)
                         .hint("pgusher speaks versions 3.0 and 3.2 of the protocol.");
                     self.refuse(slot, &report);
@@ -278,15 +261,9 @@ impl Core {
         parameters: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<(), Report> {
         let text = |name: &[u8]| {
-            let value = parameters
-                .clone()
-                .filter(|(n, _)| *n == name)
-                .last()
-                .map(|(_, v)| v)
-                .unwrap_or_default();
-            std::str::from_utf8(value).map_err(|_| {
-                Report::fatal(sqlstate::INVALID_AUTHORIZATION, "a name is not valid UTF-8")
-            })
+            let value = parameters.clone().filter(|(n, _)| *n == name).last().map(|(_, v)| v).unwrap_or_default();
+            std::str::from_utf8(value)
+                .map_err(|_| Report::fatal(sqlstate::INVALID_AUTHORIZATION, "a name is not valid UTF-8"))
         };
         let user = text(b"user")?;
         if user.is_empty() {
@@ -311,10 +288,7 @@ impl Core {
         let settings = self.shared.interner.intern(settings);
 
         let newest = Version::V3_2;
-        let unknown: Vec<&[u8]> = parameters
-            .map(|(n, _)| n)
-            .filter(|n| n.starts_with(b"_pq_."))
-            .collect();
+        let unknown: Vec<&[u8]> = parameters.map(|(n, _)| n).filter(|n| n.starts_with(b"_pq_.")).collect();
         let mut preface = Vec::new();
         if version > newest || !unknown.is_empty() {
             backend::write_negotiate_protocol_version(&mut preface, version.min(newest), &unknown);
@@ -340,17 +314,11 @@ impl Core {
         let facts = match shared.config.auth {
             AuthMethod::Trust => Facts::Trust,
             AuthMethod::ScramSha256 => match listed() {
-                Some(StoredSecret::Scram(verifier)) => Facts::Scram {
-                    verifier: verifier.clone(),
-                    login: None,
-                },
+                Some(StoredSecret::Scram(verifier)) => Facts::Scram { verifier: verifier.clone(), login: None },
                 _ => Facts::Nobody,
             },
             AuthMethod::Md5 => match listed() {
-                Some(StoredSecret::Scram(verifier)) => Facts::Scram {
-                    verifier: verifier.clone(),
-                    login: None,
-                },
+                Some(StoredSecret::Scram(verifier)) => Facts::Scram { verifier: verifier.clone(), login: None },
                 Some(secret) => match secret.md5_hash(user.as_bytes()) {
                     Some(hash) => Facts::Md5(hash),
                     None => Facts::Nobody,
@@ -406,12 +374,7 @@ impl Core {
         };
         let mut nonce = [0; pgusher_auth::RAW_NONCE_LEN];
         nonce.copy_from_slice(&login.random[32..50]);
-        let salt = [
-            login.random[50],
-            login.random[51],
-            login.random[52],
-            login.random[53],
-        ];
+        let salt = [login.random[50], login.random[51], login.random[52], login.random[53]];
         let mut ask = Vec::new();
         match facts {
             Facts::Trust => return self.authenticated(slot, None, Vec::new()),
@@ -419,22 +382,14 @@ impl Core {
             Facts::Refuse(report) => return self.refuse(slot, &report),
             Facts::Scram { verifier, login } => {
                 let exchange = Box::new(ServerExchange::new(verifier, None, &nonce));
-                client.state = State::Scram {
-                    exchange,
-                    login,
-                    started: false,
-                };
+                client.state = State::Scram { exchange, login, started: false };
                 backend::write_authentication_sasl(&mut ask, &[Mechanism::ScramSha256.name()]);
             }
             Facts::Nobody => {
                 let user = login.user.clone();
                 match ServerExchange::mock(&shared.mock, user.as_bytes(), 4096, None, &nonce) {
                     Ok(exchange) => {
-                        client.state = State::Scram {
-                            exchange: Box::new(exchange),
-                            login: None,
-                            started: false,
-                        };
+                        client.state = State::Scram { exchange: Box::new(exchange), login: None, started: false };
                     }
                     Err(e) => return self.refuse_login(slot, &e),
                 }
@@ -445,9 +400,7 @@ impl Core {
                 backend::write_authentication_md5(&mut ask, salt);
             }
             Facts::Plain(secret) => {
-                client.state = State::Plain {
-                    secret: Box::new(secret),
-                };
+                client.state = State::Plain { secret: Box::new(secret) };
                 backend::write_authentication_cleartext(&mut ask);
             }
             Facts::AskServer => {
@@ -455,11 +408,7 @@ impl Core {
                 backend::write_authentication_cleartext(&mut ask);
             }
         }
-        if let Some(login) = self
-            .clients
-            .get_mut(slot as usize)
-            .and_then(|c| c.login.as_mut())
-        {
+        if let Some(login) = self.clients.get_mut(slot as usize).and_then(|c| c.login.as_mut()) {
             let preface = std::mem::take(&mut login.preface);
             ask.splice(0..0, preface);
         }
@@ -494,17 +443,9 @@ impl Core {
         let Some(client) = self.clients.get_mut(slot as usize) else {
             return Ok(());
         };
-        let user = client
-            .login
-            .as_ref()
-            .map(|l| l.user.clone())
-            .unwrap_or_default();
+        let user = client.login.as_ref().map(|l| l.user.clone()).unwrap_or_default();
         match &mut client.state {
-            State::Scram {
-                exchange,
-                started: started @ false,
-                ..
-            } => {
+            State::Scram { exchange, started: started @ false, .. } => {
                 let (mechanism, response) = frontend::parse_sasl_initial(body).map_err(protocol)?;
                 let mechanism = Mechanism::from_name(mechanism)?;
                 let mut out = Vec::new();
@@ -515,21 +456,14 @@ impl Core {
                         backend::write_authentication_sasl_continue(&mut out, &first);
                     }
                     None => {
-                        return Err(AuthError::Protocol(
-                            "SASLInitialResponse without a response",
-                        ));
+                        return Err(AuthError::Protocol("SASLInitialResponse without a response"));
                     }
                 }
                 self.send(ConnId::Client(slot), out);
             }
-            State::Scram {
-                exchange, login, ..
-            } => {
+            State::Scram { exchange, login, .. } => {
                 let accepted = exchange.on_client_final(body)?;
-                let login = login.take().unwrap_or(Login::Keys {
-                    keys: accepted.keys,
-                    made_with: accepted.parameters,
-                });
+                let login = login.take().unwrap_or(Login::Keys { keys: accepted.keys, made_with: accepted.parameters });
                 let mut out = Vec::new();
                 backend::write_authentication_sasl_final(&mut out, &accepted.server_final);
                 self.authenticated(slot, Some(login), out);
@@ -603,6 +537,7 @@ impl Core {
             return;
         };
         let Some(welcome) = pool.welcome.load_full() else {
+            self.want_server(slot, true);
             return;
         };
         let mut out = client.login.take().map(|l| l.preface).unwrap_or_default();
@@ -610,16 +545,9 @@ impl Core {
         backend::write_authentication_ok(&mut out);
         for (name, value) in &welcome.parameters {
             let own = std::str::from_utf8(name).ok().and_then(|n| settings.get(n));
-            backend::write_parameter_status(
-                &mut out,
-                name,
-                own.map_or(value.as_slice(), str::as_bytes),
-            );
+            backend::write_parameter_status(&mut out, name, own.map_or(value.as_slice(), str::as_bytes));
         }
-        let key = client
-            .key
-            .get(..usize::from(client.key_len))
-            .unwrap_or_default();
+        let key = client.key.get(..usize::from(client.key_len)).unwrap_or_default();
         backend::write_backend_key_data(&mut out, pid, key);
         backend::write_ready_for_query(&mut out, TxStatus::Idle);
         client.state = State::Idle;
@@ -646,17 +574,12 @@ impl Core {
     }
 
     fn refuse_login(&mut self, slot: u32, error: &AuthError) {
-        let user = self
-            .clients
-            .get(slot as usize)
-            .and_then(|c| c.login.as_ref())
-            .map(|l| l.user.clone())
-            .unwrap_or_default();
+        let user =
+            self.clients.get(slot as usize).and_then(|c| c.login.as_ref()).map(|l| l.user.clone()).unwrap_or_default();
         let report = match error {
-            AuthError::WrongPassword => Report::fatal(
-                sqlstate::INVALID_PASSWORD,
-                format!("password authentication failed for user \"{user}\""),
-            ),
+            AuthError::WrongPassword => {
+                Report::fatal(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
+            }
             other => Report::fatal(other.sqlstate(), other.to_string()),
         };
         self.refuse(slot, &report);
@@ -683,11 +606,7 @@ impl Core {
     }
 
     pub(super) fn drain_client(&mut self, slot: u32) {
-        if self
-            .clients
-            .get(slot as usize)
-            .is_some_and(|c| !matches!(c.state, State::Seated { .. }))
-        {
+        if self.clients.get(slot as usize).is_some_and(|c| !matches!(c.state, State::Seated { .. })) {
             self.refuse(slot, &draining());
         } else {
             self.part_if_done(slot);
@@ -696,10 +615,7 @@ impl Core {
 
     /// Another worker or the control side could not provide a server.
     pub(super) fn no_server(&mut self, seat: Seat, report: &Report) {
-        if self
-            .client_in(seat)
-            .is_some_and(|c| matches!(c.state, State::Waiting { .. } | State::Promised { .. }))
-        {
+        if self.client_in(seat).is_some_and(|c| matches!(c.state, State::Waiting { .. } | State::Promised { .. })) {
             self.refuse(seat.slot, report);
         }
     }
@@ -708,10 +624,7 @@ impl Core {
         if client.worker == self.me {
             self.no_server(client, report);
         } else {
-            let mail = Mail::NoServer {
-                client,
-                report: report.clone(),
-            };
+            let mail = Mail::NoServer { client, report: report.clone() };
             self.out.push_back(Output::Mail(client.worker, mail));
         }
     }
@@ -719,21 +632,15 @@ impl Core {
 
 /// What clients are told at shutdown.
 pub(super) fn draining() -> Report {
-    Report::fatal(
-        sqlstate::ADMIN_SHUTDOWN,
-        "terminating connection due to administrator command",
-    )
-    .detail("pgusher is shutting down.")
+    Report::fatal(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+        .detail("pgusher is shutting down.")
 }
 
 impl Core {
     /// Does this client wait for something else than its own server's replies? If it hangs up then, it is gone.
     pub fn client_waits(&self, slot: u32) -> bool {
-        self.clients.get(slot as usize).is_some_and(|c| {
-            matches!(
-                c.state,
-                State::Waiting { .. } | State::Promised { .. } | State::AwaitFacts
-            )
-        })
+        self.clients
+            .get(slot as usize)
+            .is_some_and(|c| matches!(c.state, State::Waiting { .. } | State::Promised { .. } | State::AwaitFacts))
     }
 }

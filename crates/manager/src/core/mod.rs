@@ -30,7 +30,7 @@ pub use server::Server;
 
 use crate::shared::Shared;
 use cancel::Cancel;
-use pgusher_pool::{Micros, Seat, WorkerId};
+use pgusher_pool::{Closed, Micros, Seat, WorkerId};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -52,6 +52,8 @@ pub struct Core {
     cancels: Slab<Cancel>,
     serial: u32,
     out: VecDeque<Output>,
+    /// Servers that are promised to clients of this worker. Each is seated in a turn of its own: one may lead to the next.
+    gives: VecDeque<(Seat, Seat, Micros)>,
     draining: bool,
 }
 
@@ -67,6 +69,7 @@ impl Core {
             cancels: Slab::new(),
             serial: 0,
             out: VecDeque::new(),
+            gives: VecDeque::new(),
             draining: false,
         }
     }
@@ -74,7 +77,13 @@ impl Core {
     /// The next thing for the driver to do.
     #[inline]
     pub fn poll(&mut self) -> Option<Output> {
-        self.out.pop_front()
+        loop {
+            if let Some(output) = self.out.pop_front() {
+                return Some(output);
+            }
+            let (server, client, since) = self.gives.pop_front()?;
+            self.give(server, client, since);
+        }
     }
 
     /// The time of the calls that follow.
@@ -100,48 +109,29 @@ impl Core {
 
     fn client_seat(&self, slot: u32) -> Seat {
         let serial = self.clients.get(slot as usize).map_or(0, |c| c.serial);
-        Seat {
-            worker: self.me,
-            slot,
-            serial,
-        }
+        Seat { worker: self.me, slot, serial }
     }
 
     fn server_seat(&self, slot: u32) -> Seat {
         let serial = self.servers.get(slot as usize).map_or(0, |s| s.serial);
-        Seat {
-            worker: self.me,
-            slot,
-            serial,
-        }
+        Seat { worker: self.me, slot, serial }
     }
 
     /// The client in `seat`, if it is still the same one.
     fn client_in(&mut self, seat: Seat) -> Option<&mut Client> {
-        self.clients
-            .get_mut(seat.slot as usize)
-            .filter(|c| c.serial == seat.serial)
+        self.clients.get_mut(seat.slot as usize).filter(|c| c.serial == seat.serial)
     }
 
     /// Sends bytes of our own.
     fn send(&mut self, to: ConnId, bytes: Vec<u8>) {
-        self.out.push_back(Output::Send {
-            to,
-            bytes: Bytes::Owned(bytes),
-        });
+        self.out.push_back(Output::Send { to, bytes: Bytes::Owned(bytes) });
     }
 
     /// About once a second: limits in time that need no precision.
     pub fn tick(&mut self) {
         let shared = self.shared.clone();
         let timeouts = &shared.config.timeouts;
-        let before = |d: Duration| {
-            Micros(
-                self.now
-                    .0
-                    .saturating_sub(u64::try_from(d.as_micros()).unwrap_or(u64::MAX)),
-            )
-        };
+        let before = |d: Duration| Micros(self.now.0.saturating_sub(u64::try_from(d.as_micros()).unwrap_or(u64::MAX)));
         let (login, wait, idle, connect) = (
             before(timeouts.client_login()),
             before(timeouts.query_wait()),
@@ -150,11 +140,15 @@ impl Core {
         );
         self.expire_logins(login);
         self.expire_connects(connect);
+        self.expire_cancels(connect);
         for pool in shared.pools() {
             if timeouts.query_wait_s > 0 {
                 for client in pool.seats.expire(self.me, wait) {
                     self.wait_expired(client.slot);
                 }
+            }
+            while pool.seats.reopen() == Closed::Open {
+                self.open_server(&pool);
             }
             for server in pool.seats.take_idle(self.me, idle) {
                 self.close_server(server.slot);
@@ -174,11 +168,7 @@ impl Core {
     /// Something from another worker or from the control side.
     pub fn mail(&mut self, mail: Mail) {
         match mail {
-            Mail::Fetch {
-                server,
-                client,
-                since,
-            } => self.fetch(server, client, since),
+            Mail::Fetch { server, client, since } => self.fetch(server, client, since),
             Mail::Missed { client, since } => self.missed(client, since),
             Mail::NoServer { client, report } => self.no_server(client, &report),
             Mail::Cancel { client, key } => self.cancel_client(client, &key),

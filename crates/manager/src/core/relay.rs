@@ -23,10 +23,29 @@ pub(super) enum Source {
 /// A client's ledger may have this many open entries before it is not read any further.
 const MAX_LEDGER: usize = 4096;
 
-/// Bytes of a body that are looked at, of a client's messages: whether a statement has a name.
+/// Bytes of a body that are looked at, of a client's messages: which statement they use.
 #[inline]
 fn client_need(tag: u8) -> usize {
-    usize::from(tag == frontend::PARSE)
+    match tag {
+        frontend::PARSE => 1,
+        frontend::DESCRIBE => 2,
+        // The name of the portal, at its longest, and the first byte of the statement's.
+        frontend::BIND => 66,
+        _ => 0,
+    }
+}
+
+/// Does this Bind or Describe use the unnamed statement?
+#[inline]
+fn uses_unnamed(tag: u8, body: &[u8]) -> bool {
+    match tag {
+        frontend::DESCRIBE => matches!(body, [b'S', 0, ..]),
+        frontend::BIND => {
+            let portal = body.iter().position(|b| *b == 0);
+            portal.is_some_and(|end| body.get(end + 1) == Some(&0))
+        }
+        _ => false,
+    }
 }
 
 /// Bytes of a body that are looked at, of a server's messages.
@@ -92,8 +111,7 @@ impl Core {
                     }
                     let (tag, begin) = (head.tag, head.start);
                     if !is_request(tag) {
-                        return self
-                            .bad_client(slot, &format!("invalid frontend message type {tag}"));
+                        return self.bad_client(slot, &format!("invalid frontend message type {tag}"));
                     }
                     match self.want_server(slot, false) {
                         Some(server) => server,
@@ -113,7 +131,7 @@ impl Core {
                 return;
             };
             match head.tag {
-                frontend::QUERY | frontend::SYNC => s.ledger.sent(head.tag),
+                frontend::QUERY => s.ledger.sent(head.tag),
                 frontend::TERMINATE => {
                     self.forward(ConnId::Server(server), source, buf, run..head.start);
                     return self.drop_client(slot);
@@ -122,6 +140,30 @@ impl Core {
                     s.ledger.sent(head.tag);
                     if head.body.first().is_some_and(|b| *b != 0) {
                         self.pin(slot, Pin::Prepared);
+                    } else if let Some(client) = self.clients.get_mut(slot as usize) {
+                        (client.parsed, client.unexecuted) = (true, true);
+                    }
+                }
+                frontend::SYNC => {
+                    s.ledger.sent(head.tag);
+                    // It was prepared for later: the server is kept, because another client would replace the statement.
+                    if self.clients.get(slot as usize).is_some_and(|c| c.unexecuted) {
+                        self.pin(slot, Pin::Prepared);
+                    }
+                }
+                frontend::BIND | frontend::DESCRIBE if uses_unnamed(head.tag, head.body) => {
+                    s.ledger.sent(head.tag);
+                    if self.clients.get(slot as usize).is_some_and(|c| !c.parsed) {
+                        let report = Report::fatal("26000", "unnamed prepared statement does not exist")
+                            .detail("In transaction pooling the unnamed statement ends with its transaction.")
+                            .hint("Parse it in the same batch, give it a name, or use session pooling.");
+                        return self.refuse(slot, &report);
+                    }
+                }
+                frontend::EXECUTE => {
+                    s.ledger.sent(head.tag);
+                    if let Some(client) = self.clients.get_mut(slot as usize) {
+                        client.unexecuted = false;
                     }
                 }
                 tag if is_request(tag) => s.ledger.sent(tag),
@@ -185,9 +227,7 @@ impl Core {
             ServerState::Seated { client } => self.relay(slot, client, buf),
             ServerState::Login(_) => self.server_login_bytes(slot, buf),
             ServerState::Idle | ServerState::Connecting => self.idle_server_bytes(slot, buf),
-            ServerState::Replaying { .. }
-            | ServerState::Resetting { .. }
-            | ServerState::BeingCancelled => {
+            ServerState::Replaying { .. } | ServerState::Resetting { .. } | ServerState::BeingCancelled => {
                 self.own_replies(slot, buf);
             }
         }
@@ -207,12 +247,10 @@ impl Core {
             };
             let mut status = TxStatus::Idle;
             match head.tag {
-                backend::READY_FOR_QUERY => {
-                    match head.body.first().and_then(|b| TxStatus::from_byte(*b)) {
-                        Some(s) => status = s,
-                        None => return self.broken_server(slot),
-                    }
-                }
+                backend::READY_FOR_QUERY => match head.body.first().and_then(|b| TxStatus::from_byte(*b)) {
+                    Some(s) => status = s,
+                    None => return self.broken_server(slot),
+                },
                 backend::COMMAND_COMPLETE => pin = pin.or(pin_of(head.body)),
                 _ => {}
             }
@@ -253,27 +291,23 @@ impl Core {
                 Ok(None) => break,
                 Err(_) => return self.broken_server(slot),
             };
-            let status = head
-                .body
-                .first()
-                .and_then(|b| TxStatus::from_byte(*b))
-                .unwrap_or(TxStatus::Failed);
+            let status = head.body.first().and_then(|b| TxStatus::from_byte(*b)).unwrap_or(TxStatus::Failed);
             if server.ledger.received(head.tag, status).is_err() {
                 return self.broken_server(slot);
             }
             match head.tag {
                 backend::ERROR_RESPONSE => server.error = Some(head.body.to_vec()),
                 backend::PARAMETER_STATUS => {
-                    if let (ServerState::Replaying { client }, true) =
-                        (&server.state, head.is_complete())
-                    {
+                    if let (ServerState::Replaying { client }, true) = (&server.state, head.is_complete()) {
                         let to = ConnId::Client(*client);
                         self.forward(to, Source::Input, buf, head.start..pos);
                     }
                 }
                 backend::READY_FOR_QUERY if server.ledger.is_quiet() => {
-                    let rest = buf.get(pos..).unwrap_or_default();
-                    server.held = rest.to_vec();
+                    // Nothing was asked for behind it; a notice that comes with it is nobody's.
+                    if pos != buf.len() {
+                        return self.server_closed(slot);
+                    }
                     match server.state {
                         ServerState::Replaying { client } => self.replayed(slot, client),
                         ServerState::Resetting { step } => self.reset_done(slot, step),
@@ -369,10 +403,7 @@ fn is_request(tag: u8) -> bool {
 fn pin_of(tag: &[u8]) -> Option<Pin> {
     match tag {
         [b'S', b'E', b'T', 0, ..] => Some(Pin::Setting),
-        [b'S', b'E', b'L', b'E', ..]
-        | [b'I', b'N', b'S', ..]
-        | [b'U', b'P', ..]
-        | [b'D', b'E', b'L', ..] => None,
+        [b'S', b'E', b'L', b'E', ..] | [b'I', b'N', b'S', ..] | [b'U', b'P', ..] | [b'D', b'E', b'L', ..] => None,
         tag if tag.starts_with(b"RESET\0") => Some(Pin::Setting),
         tag if tag.starts_with(b"PREPARE\0") => Some(Pin::Prepared),
         tag if tag.starts_with(b"DECLARE CURSOR\0") => Some(Pin::Cursor),

@@ -24,9 +24,7 @@ impl Core {
                     .get(server.slot as usize)
                     .is_some_and(|s| settings.is_some_and(|settings| s.settings.same(settings)));
                 if agreed && !login {
-                    client.state = State::Seated {
-                        server: server.slot,
-                    };
+                    client.state = State::Seated { server: server.slot };
                     if let Some(s) = self.servers.get_mut(server.slot as usize) {
                         s.state = ServerState::Seated { client: slot };
                     }
@@ -38,11 +36,7 @@ impl Core {
             Acquire::Remote(server) => {
                 client.state = State::Promised { login };
                 self.pause(slot);
-                let mail = Mail::Fetch {
-                    server,
-                    client: seat,
-                    since: self.now,
-                };
+                let mail = Mail::Fetch { server, client: seat, since: self.now };
                 self.out.push_back(Output::Mail(server.worker, mail));
             }
             Acquire::Open(ticket) => {
@@ -67,7 +61,7 @@ impl Core {
         let Some(client) = self.client_in(seat) else {
             return;
         };
-        let State::Promised { login, .. } = client.state else {
+        let (State::Promised { login } | State::Waiting { login, .. }) = client.state else {
             return;
         };
         let Some(pool) = client.pool.clone() else {
@@ -76,7 +70,15 @@ impl Core {
         let (ticket, open) = match pool.seats.acquire_again(seat, since) {
             Acquire::Open(ticket) => (ticket, true),
             Acquire::Wait(ticket) => (ticket, false),
-            Acquire::Local(_) | Acquire::Remote(_) => return,
+            Acquire::Local(server) => {
+                self.gives.push_back((server, seat, since));
+                return;
+            }
+            Acquire::Remote(server) => {
+                client.state = State::Promised { login };
+                self.out.push_back(Output::Mail(server.worker, Mail::Fetch { server, client: seat, since }));
+                return;
+            }
         };
         client.state = State::Waiting { ticket, login };
         if open {
@@ -86,19 +88,11 @@ impl Core {
 
     /// The pool has promised an idle server of ours to a client of another worker.
     pub(super) fn fetch(&mut self, server: Seat, client: Seat, since: Micros) {
-        let here = self
-            .servers
-            .get(server.slot as usize)
-            .is_some_and(|s| s.serial == server.serial);
+        let here = self.servers.get(server.slot as usize).is_some_and(|s| s.serial == server.serial);
         if here {
-            self.out.push_back(Output::HandOver {
-                server: server.slot,
-                client,
-                since,
-            });
+            self.out.push_back(Output::HandOver { server: server.slot, client, since });
         } else {
-            self.out
-                .push_back(Output::Mail(client.worker, Mail::Missed { client, since }));
+            self.out.push_back(Output::Mail(client.worker, Mail::Missed { client, since }));
         }
     }
 
@@ -108,15 +102,20 @@ impl Core {
     }
 
     /// A server has arrived from another worker, for `client`. Returns its slot.
-    pub fn server_arrived(&mut self, server: Server, client: Seat) -> u32 {
+    pub fn server_arrived(&mut self, server: Server, client: Seat, since: Micros) -> u32 {
         let serial = self.next_serial();
         let slot = self.servers.insert(Server { serial, ..server }) as u32;
-        self.give(slot, client);
+        let server = self.server_seat(slot);
+        self.gives.push_back((server, client, since));
         slot
     }
 
     /// Gives a server to a client of this worker, or to the next one if that client is gone.
-    fn give(&mut self, server: u32, client: Seat) {
+    pub(super) fn give(&mut self, server: Seat, client: Seat, since: Micros) {
+        if self.servers.get(server.slot as usize).is_none_or(|s| s.serial != server.serial) {
+            return self.missed(client, since);
+        }
+        let server = server.slot;
         let login = match self.client_in(client).map(|c| &c.state) {
             Some(State::Waiting { login, .. } | State::Promised { login, .. }) => *login,
             _ => return self.release_server(server),
@@ -131,10 +130,7 @@ impl Core {
             self.welcome(client);
             return;
         }
-        let (Some(s), Some(c)) = (
-            self.servers.get_mut(server as usize),
-            self.clients.get_mut(client as usize),
-        ) else {
+        let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
             return;
         };
         let Some(settings) = &c.settings else { return };
@@ -155,19 +151,14 @@ impl Core {
 
     /// The settings are on the server, or could not be put there.
     pub(super) fn replayed(&mut self, server: u32, client: u32) {
-        let (Some(s), Some(c)) = (
-            self.servers.get_mut(server as usize),
-            self.clients.get_mut(client as usize),
-        ) else {
+        let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
             return;
         };
         if let Some(error) = s.error.take() {
             let fields = pgusher_wire::ErrorFields::new(&error);
             let state = fields.sqlstate().unwrap_or(sqlstate::INTERNAL_ERROR);
             let mut report = Report::fatal(state.to_owned(), fields.message());
-            report.detail = Some(
-                "This is what the server says of a startup parameter of this connection.".into(),
-            );
+            report.detail = Some("This is what the server says of a startup parameter of this connection.".into());
             c.state = State::Idle;
             self.refuse(client, &report);
             // Which of the settings it has is not known.
@@ -210,6 +201,7 @@ impl Core {
             return;
         }
         c.state = State::Idle;
+        c.parsed = false;
         if s.cancels > 0 {
             s.state = ServerState::BeingCancelled;
             return;
@@ -239,12 +231,11 @@ impl Core {
     pub(super) fn released(&mut self, slot: u32, release: Release) {
         match release {
             Release::Idle => {}
-            Release::Give { client, .. } if client.worker == self.me => self.give(slot, client),
-            Release::Give { client, since } => self.out.push_back(Output::HandOver {
-                server: slot,
-                client,
-                since,
-            }),
+            Release::Give { client, since } if client.worker == self.me => {
+                let server = self.server_seat(slot);
+                self.gives.push_back((server, client, since));
+            }
+            Release::Give { client, since } => self.out.push_back(Output::HandOver { server: slot, client, since }),
         }
     }
 
@@ -284,11 +275,7 @@ impl Core {
         s.tainted |= discard;
         // It may have been stopped for a client that took its replies too slowly.
         self.out.push_back(Output::Resume(ConnId::Server(slot)));
-        let quiet = boundary
-            && s.ledger.is_quiet()
-            && s.scanner.at_boundary()
-            && s.held.is_empty()
-            && !s.blocked;
+        let quiet = boundary && s.ledger.is_quiet() && s.scanner.at_boundary() && s.held.is_empty() && !s.blocked;
         let usable = quiet && !self.draining && matches!(s.state, ServerState::Seated { .. });
         if !usable {
             if s.ledger.is_busy() {
@@ -349,10 +336,7 @@ impl Core {
         };
         match s.state {
             ServerState::Connecting | ServerState::Login(_) => {
-                let error = std::io::Error::new(
-                    std::io::ErrorKind::ConnectionReset,
-                    "closed while logging in",
-                );
+                let error = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "closed while logging in");
                 self.server_connect_failed(slot, &error);
             }
             ServerState::Idle => self.lost_idle(slot),

@@ -6,8 +6,7 @@ use crate::auth::Login;
 use crate::shared::{PoolEntry, Welcome};
 use pgusher_auth::scram::Step;
 use pgusher_auth::{
-    AuthError, ChannelBinding, ClientExchange, Credential, Mechanism, Password, RAW_NONCE_LEN,
-    ScramKeys,
+    AuthError, ChannelBinding, ClientExchange, Credential, Mechanism, Password, RAW_NONCE_LEN, ScramKeys,
 };
 use pgusher_pool::{Closed, Micros, Seat};
 use pgusher_session::Ledger;
@@ -100,10 +99,7 @@ impl Core {
             error: None,
         });
         let conn = ConnId::Server(slot as u32);
-        self.out.push_back(Output::Connect {
-            conn,
-            address: pool.address.clone(),
-        });
+        self.out.push_back(Output::Connect { conn, address: pool.address.clone() });
     }
 
     /// The socket of a server has connected. `random` is for the login.
@@ -113,15 +109,10 @@ impl Core {
         };
         let mut nonce = [0; RAW_NONCE_LEN];
         nonce.copy_from_slice(&random[..RAW_NONCE_LEN]);
-        server.state = State::Login(Box::new(LoginState {
-            nonce,
-            ..LoginState::default()
-        }));
+        server.state = State::Login(Box::new(LoginState { nonce, ..LoginState::default() }));
         let mut out = Vec::with_capacity(128);
-        let parameters: [(&[u8], &[u8]); 2] = [
-            (b"user", server.pool.user.as_bytes()),
-            (b"database", server.pool.database.as_bytes()),
-        ];
+        let parameters: [(&[u8], &[u8]); 2] =
+            [(b"user", server.pool.user.as_bytes()), (b"database", server.pool.database.as_bytes())];
         write_startup(&mut out, Version::V3_0, parameters);
         self.send(ConnId::Server(slot), out);
     }
@@ -133,10 +124,7 @@ impl Core {
         };
         let report = Report::fatal(
             sqlstate::UNABLE_TO_CONNECT,
-            format!(
-                "cannot connect to the PostgreSQL server at {}",
-                server.pool.address
-            ),
+            format!("cannot connect to the PostgreSQL server at {}", server.pool.address),
         )
         .detail(error.to_string())
         .hint("Is the server running, and is the address in pgusher's configuration right?");
@@ -158,19 +146,14 @@ impl Core {
                     if !self.login_message(slot, frame) {
                         return;
                     }
-                    if self
-                        .servers
-                        .get(slot as usize)
-                        .is_none_or(|s| !matches!(s.state, State::Login(_)))
-                    {
+                    if self.servers.get(slot as usize).is_none_or(|s| !matches!(s.state, State::Login(_))) {
                         return;
                     }
                 }
                 Ok(None) if rest.len() < MAX_HELD => break,
                 Ok(None) | Err(_) => {
                     let text = "the server at the other end does not speak the PostgreSQL protocol";
-                    return self
-                        .login_failed(slot, Report::fatal(sqlstate::PROTOCOL_VIOLATION, text));
+                    return self.login_failed(slot, Report::fatal(sqlstate::PROTOCOL_VIOLATION, text));
                 }
             }
         }
@@ -184,10 +167,7 @@ impl Core {
         let message = match Message::parse(frame) {
             Ok(message) => message,
             Err(e) => {
-                self.login_failed(
-                    slot,
-                    Report::fatal(sqlstate::PROTOCOL_VIOLATION, format!("server: {e}")),
-                );
+                self.login_failed(slot, Report::fatal(sqlstate::PROTOCOL_VIOLATION, format!("server: {e}")));
                 return false;
             }
         };
@@ -200,11 +180,7 @@ impl Core {
                 }
             },
             Message::ParameterStatus { name, value } => {
-                if let Some(Server {
-                    state: State::Login(login),
-                    ..
-                }) = self.servers.get_mut(slot as usize)
-                {
+                if let Some(Server { state: State::Login(login), .. }) = self.servers.get_mut(slot as usize) {
                     login.parameters.push((name.to_vec(), value.to_vec()));
                 }
                 true
@@ -221,20 +197,14 @@ impl Core {
                 false
             }
             Message::Error(fields) => {
-                let state = fields
-                    .sqlstate()
-                    .unwrap_or(sqlstate::CONNECTION_EXCEPTION)
-                    .to_owned();
+                let state = fields.sqlstate().unwrap_or(sqlstate::CONNECTION_EXCEPTION).to_owned();
                 let report = server_report(&state, &fields);
                 self.login_failed(slot, report);
                 false
             }
             Message::Notice(_) | Message::NegotiateProtocolVersion { .. } => true,
             _ => {
-                let text = format!(
-                    "unexpected message {:?} while logging in to the server",
-                    char::from(frame.tag)
-                );
+                let text = format!("unexpected message {:?} while logging in to the server", char::from(frame.tag));
                 self.login_failed(slot, Report::fatal(sqlstate::PROTOCOL_VIOLATION, text));
                 false
             }
@@ -259,10 +229,7 @@ impl Core {
             .hint("Give the user a password in pgusher's configuration, or let pgusher ask clients for it (auth = \"server\").")
         };
         let failed = |e: AuthError| {
-            Report::fatal(
-                sqlstate::INVALID_PASSWORD,
-                format!("pgusher could not log in as user \"{user}\": {e}"),
-            )
+            Report::fatal(sqlstate::INVALID_PASSWORD, format!("pgusher could not log in as user \"{user}\": {e}"))
         };
         let mut out = Vec::new();
         match request {
@@ -274,9 +241,7 @@ impl Core {
                 }
             }
             Authentication::CleartextPassword => match credential.as_deref() {
-                Some(Login::Password(password)) => {
-                    frontend::write_password(&mut out, password.as_bytes())
-                }
+                Some(Login::Password(password)) => frontend::write_password(&mut out, password.as_bytes()),
                 _ => return Err(missing()),
             },
             Authentication::Md5Password { salt } => {
@@ -295,21 +260,14 @@ impl Core {
                     return Err(Report::fatal(sqlstate::FEATURE_NOT_SUPPORTED, text));
                 }
                 let credential = match credential.as_deref() {
-                    Some(Login::Password(password)) => {
-                        Credential::Password(Password::new(password.as_bytes()))
+                    Some(Login::Password(password)) => Credential::Password(Password::new(password.as_bytes())),
+                    Some(Login::Keys { keys, made_with }) => {
+                        Credential::Keys { keys: keys.clone(), made_with: Some(made_with.clone()) }
                     }
-                    Some(Login::Keys { keys, made_with }) => Credential::Keys {
-                        keys: keys.clone(),
-                        made_with: Some(made_with.clone()),
-                    },
                     _ => return Err(missing()),
                 };
                 let exchange = ClientExchange::new(credential, ChannelBinding::None, &login.nonce);
-                frontend::write_sasl_initial(
-                    &mut out,
-                    exchange.mechanism().name(),
-                    &exchange.first_message(),
-                );
+                frontend::write_sasl_initial(&mut out, exchange.mechanism().name(), &exchange.first_message());
                 login.exchange = Some(exchange);
             }
             Authentication::SaslContinue(data) => {
@@ -318,25 +276,15 @@ impl Core {
                     Step::Send(response) => frontend::write_sasl_response(&mut out, &response),
                     Step::Derive(derivation) => {
                         let derivation = Box::new(derivation);
-                        self.out.push_back(Output::Ask(Question::Derive {
-                            server: seat,
-                            derivation,
-                        }));
+                        self.out.push_back(Output::Ask(Question::Derive { server: seat, derivation }));
                     }
                 }
             }
             Authentication::SaslFinal(data) => {
-                login
-                    .exchange
-                    .as_mut()
-                    .ok_or_else(missing)?
-                    .on_server_final(data)
-                    .map_err(failed)?;
+                login.exchange.as_mut().ok_or_else(missing)?.on_server_final(data).map_err(failed)?;
             }
             Authentication::Other(kind) => {
-                let text = format!(
-                    "the server asks for authentication method {kind}, which pgusher does not speak"
-                );
+                let text = format!("the server asks for authentication method {kind}, which pgusher does not speak");
                 return Err(Report::fatal(sqlstate::FEATURE_NOT_SUPPORTED, text)
                     .hint("Methods that work: trust, password, md5, scram-sha-256."));
             }
@@ -349,11 +297,7 @@ impl Core {
 
     /// The control side has derived the keys for a login.
     pub(super) fn derived(&mut self, seat: Seat, keys: Option<ScramKeys>) {
-        let Some(server) = self
-            .servers
-            .get_mut(seat.slot as usize)
-            .filter(|s| s.serial == seat.serial)
-        else {
+        let Some(server) = self.servers.get_mut(seat.slot as usize).filter(|s| s.serial == seat.serial) else {
             return;
         };
         let State::Login(login) = &mut server.state else {
@@ -369,10 +313,7 @@ impl Core {
                 frontend::write_sasl_response(&mut out, &response);
                 self.send(ConnId::Server(seat.slot), out);
             }
-            Err(e) => self.login_failed(
-                seat.slot,
-                Report::fatal(sqlstate::INVALID_PASSWORD, e.to_string()),
-            ),
+            Err(e) => self.login_failed(seat.slot, Report::fatal(sqlstate::INVALID_PASSWORD, e.to_string())),
         }
     }
 
@@ -405,7 +346,7 @@ impl Core {
         tracing::warn!(database = %pool.database, user = %pool.user, sqlstate = %report.sqlstate, "cannot open a physical connection: {}", report.message);
         if report.sqlstate.starts_with("28") {
             // What was kept may be out of date: the password was changed. The next login begins anew.
-            pool.login.store(None);
+            pool.login.store(self.shared.config.login_for(&pool.user).map(Arc::new));
             pool.welcome.store(None);
             self.shared.forget(&pool.user, &pool.database);
         }
@@ -419,9 +360,7 @@ impl Core {
         let late: Vec<u32> = self
             .servers
             .iter()
-            .filter(|(_, s)| {
-                matches!(s.state, State::Connecting | State::Login(_)) && s.opened < before
-            })
+            .filter(|(_, s)| matches!(s.state, State::Connecting | State::Login(_)) && s.opened < before)
             .map(|(slot, _)| slot as u32)
             .collect();
         for slot in late {
@@ -451,11 +390,15 @@ impl Core {
             return;
         };
         let mut pos = 0;
-        while let Ok(Some(head)) = server.scanner.next(buf, &mut pos, |_| 0) {
-            match head.tag {
-                backend::PARAMETER_STATUS
-                | backend::NOTICE_RESPONSE
-                | backend::NOTIFICATION_RESPONSE => {}
+        loop {
+            let tag = match server.scanner.next(buf, &mut pos, |_| 0) {
+                Ok(Some(head)) => head.tag,
+                // A message that is cut off would reach the next client in part: not worth the risk.
+                Ok(None) if pos == buf.len() && server.scanner.at_boundary() => return,
+                Ok(None) | Err(_) => return self.lost_idle(slot),
+            };
+            match tag {
+                backend::PARAMETER_STATUS | backend::NOTICE_RESPONSE | backend::NOTIFICATION_RESPONSE => {}
                 // ErrorResponse: the server ends the connection. Anything else: nobody asked for it.
                 _ => {
                     self.lost_idle(slot);
@@ -463,7 +406,6 @@ impl Core {
                 }
             }
         }
-        server.held = buf.get(pos..).unwrap_or_default().to_vec();
     }
 
     /// An idle server is gone, or no good.

@@ -48,10 +48,7 @@ impl Listener {
                 std::fs::remove_file(path)?;
             }
         } else {
-            return Err(io::Error::new(
-                io::ErrorKind::AddrInUse,
-                "another process listens there",
-            ));
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
         }
         let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
@@ -60,10 +57,7 @@ impl Listener {
         // As the server's own socket: every user of this machine may connect, and is then asked who it is.
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777))?;
         let listener: std::os::unix::net::UnixListener = socket.into();
-        Ok(Self::Unix(
-            mio::net::UnixListener::from_std(listener),
-            path.to_owned(),
-        ))
+        Ok(Self::Unix(mio::net::UnixListener::from_std(listener), path.to_owned()))
     }
 
     /// A further handle of the same socket.
@@ -118,9 +112,7 @@ impl Listener {
             Self::Unix(l, _) => {
                 let (stream, _) = l.accept()?;
                 #[cfg(target_os = "linux")]
-                let uid = rustix::net::sockopt::socket_peercred(&stream)
-                    .ok()
-                    .map(|c| c.uid.as_raw());
+                let uid = rustix::net::sockopt::socket_peercred(&stream).ok().map(|c| c.uid.as_raw());
                 #[cfg(not(target_os = "linux"))]
                 let uid = None;
                 Ok((Socket::Unix(stream), Origin::Unix { uid }))

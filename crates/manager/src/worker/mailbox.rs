@@ -47,13 +47,7 @@ impl Mailbox {
     /// None today.
     pub fn new() -> io::Result<(Self, Slot)> {
         let (sender, receiver) = channel();
-        Ok((
-            Self { letters: receiver },
-            Slot {
-                letters: sender,
-                waker: OnceLock::new(),
-            },
-        ))
+        Ok((Self { letters: receiver }, Slot { letters: sender, waker: OnceLock::new() }))
     }
 
     pub(super) fn take(&self) -> Option<Letter> {

@@ -11,7 +11,8 @@ mod socket;
 pub use listener::Listener;
 pub use mailbox::{Letter, Mailbox, Post};
 
-use crate::core::{Bytes, ConnId, Core, Entropy, MAX_HELD, Output, Question};
+use crate::control::Questions;
+use crate::core::{Bytes, ConnId, Core, Entropy, MAX_HELD, Output};
 use crate::shared::{ServerAddress, Shared};
 use mio::{Events, Interest, Poll, Token};
 use pgusher_pool::{Micros, WorkerId};
@@ -22,7 +23,6 @@ use socket::{Io, Progress, Socket};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// Bytes that one read takes at most.
@@ -31,6 +31,8 @@ const READ_SIZE: usize = 64 * 1024;
 const READS_IN_A_ROW: usize = 8;
 /// Connections that are closed as soon as the last bytes have left, at most.
 const MAX_LINGERING: usize = 1024;
+/// Ticks after which they are closed in any case.
+const MAX_LINGERING_TICKS: u8 = 10;
 const WAKE: Token = Token(usize::MAX);
 const TICK: Duration = Duration::from_secs(1);
 
@@ -94,7 +96,7 @@ pub struct Worker {
     lingering_count: usize,
     mailbox: Mailbox,
     post: Arc<Post>,
-    questions: Sender<Question>,
+    questions: Questions,
     /// Held bytes in front, then what was read.
     scratch: Box<[u8]>,
     /// Where the buffer that the core was given begins.
@@ -122,7 +124,7 @@ impl Worker {
         me: WorkerId,
         shared: Arc<Shared>,
         post: Arc<Post>,
-        questions: Sender<Question>,
+        questions: Questions,
         mailbox: Mailbox,
         mut listeners: Vec<Listener>,
     ) -> io::Result<Self> {
@@ -190,9 +192,9 @@ impl Worker {
             self.settle();
             if now >= next_tick {
                 next_tick = now + TICK;
-                self.again
-                    .extend((0..self.listeners.len()).map(|i| token(Kind::Listener, i as u32)));
+                self.again.extend((0..self.listeners.len()).map(|i| token(Kind::Listener, i as u32)));
                 self.core.tick();
+                self.expire_lingering();
                 self.settle();
             }
             if self.draining && self.core.client_count() == 0 && self.lingering_count == 0 {
@@ -227,11 +229,7 @@ impl Worker {
                 io.readable = true;
                 io.ended |= event.is_read_closed() || event.is_error();
                 // A client that has hung up must not keep its place in a queue.
-                if io.paused
-                    && io.ended
-                    && kind == Kind::Client as usize
-                    && self.core.client_waits(slot)
-                {
+                if io.paused && io.ended && kind == Kind::Client as usize && self.core.client_waits(slot) {
                     self.core.client_closed(slot);
                     return self.settle();
                 }
@@ -266,9 +264,7 @@ impl Worker {
             k if k == Kind::Server as usize => self.read(ConnId::Server(slot)),
             k if k == Kind::Cancel as usize => self.read(ConnId::Cancel(slot)),
             // Nothing that it says matters any more; only whether it is still there.
-            k if k == Kind::Lingering as usize
-                && self.lingering.get(slot).is_some_and(|io| io.ended) =>
-            {
+            k if k == Kind::Lingering as usize && self.lingering.get(slot).is_some_and(|io| io.ended) => {
                 self.end_lingering(slot);
             }
             _ => {}
@@ -317,11 +313,12 @@ impl Worker {
             ConnId::Server(slot) => self.core.server_held(slot),
             ConnId::Cancel(_) => return,
         };
-        self.base = MAX_HELD - held.len().min(MAX_HELD);
-        if let (Some(front), Some(held)) = (
-            self.scratch.get_mut(self.base..MAX_HELD),
-            held.get(..MAX_HELD - self.base),
-        ) {
+        if held.len() > MAX_HELD {
+            return self.hung_up(conn);
+        }
+        self.base = MAX_HELD - held.len();
+        if let (Some(front), Some(held)) = (self.scratch.get_mut(self.base..MAX_HELD), held.get(..MAX_HELD - self.base))
+        {
             front.copy_from_slice(held);
         }
         let Some(buf) = self.scratch.get(self.base..MAX_HELD + n) else {
@@ -350,11 +347,7 @@ impl Worker {
             k if k == Kind::Server as usize => ConnId::Server(slot),
             k if k == Kind::Cancel as usize => ConnId::Cancel(slot),
             k if k == Kind::Lingering as usize => {
-                if self
-                    .lingering
-                    .get(slot)
-                    .is_some_and(|io| io.flush() != Progress::Pending)
-                {
+                if self.lingering.get(slot).is_some_and(|io| io.flush() != Progress::Pending) {
                     self.end_lingering(slot);
                 }
                 return;
@@ -393,11 +386,7 @@ impl Worker {
         };
         if let Some(io) = io {
             io.wants_write = false;
-            if let Err(e) = self
-                .poll
-                .registry()
-                .reregister(&mut io.socket, t, Interest::READABLE)
-            {
+            if let Err(e) = self.poll.registry().reregister(&mut io.socket, t, Interest::READABLE) {
                 tracing::error!("cannot register a socket: {e}");
             }
         }
@@ -444,29 +433,18 @@ impl Worker {
             Output::Close(conn) => self.close(conn),
             Output::Connect { conn, address } => self.connect(conn, address),
             Output::Mail(worker, mail) => self.post.send(worker, Letter::Core(mail)),
-            Output::Ask(question) => {
-                // The control side outlives the workers.
-                let _ = self.questions.send(question);
-            }
-            Output::HandOver {
-                server,
-                client,
-                since,
-            } => {
-                let (Some(state), Some(mut io)) =
-                    (self.core.take_server(server), self.servers.take(server))
-                else {
+            Output::Ask(question) => match self.questions.ask(question) {
+                None => {}
+                Some(refusal) => self.core.mail(refusal),
+            },
+            Output::HandOver { server, client, since } => {
+                let (Some(state), Some(mut io)) = (self.core.take_server(server), self.servers.take(server)) else {
                     return;
                 };
                 if let Err(e) = self.poll.registry().deregister(&mut io.socket) {
                     tracing::error!("cannot hand a socket over: {e}");
                 }
-                let letter = Letter::Server {
-                    state: Box::new(state),
-                    io: Box::new(io),
-                    client,
-                    since,
-                };
+                let letter = Letter::Server { state: Box::new(state), io: Box::new(io), client, since };
                 self.post.send(client.worker, letter);
             }
         }
@@ -495,11 +473,7 @@ impl Worker {
                 if !io.wants_write && !io.connecting {
                     io.wants_write = true;
                     let interest = Interest::READABLE | Interest::WRITABLE;
-                    if let Err(e) =
-                        self.poll
-                            .registry()
-                            .reregister(&mut io.socket, token_of(to), interest)
-                    {
+                    if let Err(e) = self.poll.registry().reregister(&mut io.socket, token_of(to), interest) {
                         tracing::error!("cannot register a socket: {e}");
                         self.lost.push(to);
                     }
@@ -525,21 +499,24 @@ impl Worker {
         self.retry.retain(|(retry, _)| *retry != conn);
         let Some(mut io) = io else { return };
         if io.has_pending() && !io.connecting && self.lingering_count < MAX_LINGERING {
-            let slot = self
-                .lingering
-                .0
-                .iter()
-                .position(Option::is_none)
-                .unwrap_or(self.lingering.0.len()) as u32;
+            let slot = self.lingering.0.iter().position(Option::is_none).unwrap_or(self.lingering.0.len()) as u32;
             let interest = Interest::READABLE | Interest::WRITABLE;
-            if self
-                .poll
-                .registry()
-                .reregister(&mut io.socket, token(Kind::Lingering, slot), interest)
-                .is_ok()
-            {
+            if self.poll.registry().reregister(&mut io.socket, token(Kind::Lingering, slot), interest).is_ok() {
                 self.lingering.put(slot, io);
                 self.lingering_count += 1;
+            }
+        }
+    }
+
+    /// Somebody who does not read for so long will not read any more.
+    fn expire_lingering(&mut self) {
+        for place in &mut self.lingering.0 {
+            if let Some(io) = place {
+                io.age += 1;
+                if io.age > MAX_LINGERING_TICKS {
+                    *place = None;
+                    self.lingering_count -= 1;
+                }
             }
         }
     }
@@ -563,16 +540,8 @@ impl Worker {
         let at_once = socket.is_unix();
         let mut io = Io::new(socket);
         io.connecting = !at_once;
-        let interest = if at_once {
-            Interest::READABLE
-        } else {
-            Interest::READABLE | Interest::WRITABLE
-        };
-        if let Err(e) = self
-            .poll
-            .registry()
-            .register(&mut io.socket, token_of(conn), interest)
-        {
+        let interest = if at_once { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE };
+        if let Err(e) = self.poll.registry().register(&mut io.socket, token_of(conn), interest) {
             return self.connect_failed(conn, &e);
         }
         match conn {
@@ -610,11 +579,7 @@ impl Worker {
 
     fn accept(&mut self, index: usize) {
         // With several workers each takes one at a time, so that the others get their share.
-        let turns = if self.shared.config.workers > 1 {
-            1
-        } else {
-            256
-        };
+        let turns = if self.shared.config.workers > 1 { 1 } else { 256 };
         for _ in 0..turns {
             let Some(listener) = self.listeners.get(index) else {
                 return;
@@ -622,11 +587,7 @@ impl Worker {
             match listener.accept() {
                 Ok((socket, origin)) => self.accepted(socket, origin),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
-                    ) => {}
+                Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
                     // Out of file descriptors: clients that are connected go on, new ones wait in the system's queue.
                     // The next tick tries again.
@@ -641,21 +602,14 @@ impl Worker {
     fn accepted(&mut self, socket: Socket, origin: crate::core::Origin) {
         let mut io = Io::new(socket);
         if !self.shared.admit_client() {
-            let report = Report::fatal(
-                sqlstate::TOO_MANY_CONNECTIONS,
-                "sorry, too many clients already",
-            )
-            .hint("Raise max_clients in pgusher's configuration.");
+            let report = Report::fatal(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
+                .hint("Raise max_clients in pgusher's configuration.");
             io.write(&report.to_bytes());
             return;
         }
         let random = self.entropy();
         let slot = self.core.accepted(origin, &random);
-        if let Err(e) = self.poll.registry().register(
-            &mut io.socket,
-            token(Kind::Client, slot),
-            Interest::READABLE,
-        ) {
+        if let Err(e) = self.poll.registry().register(&mut io.socket, token(Kind::Client, slot), Interest::READABLE) {
             tracing::error!("cannot register a socket: {e}");
             self.clients.put(slot, io);
             self.core.client_closed(slot);
@@ -674,19 +628,13 @@ impl Worker {
                     }
                     self.core.mail(mail);
                 }
-                Letter::Server {
-                    state, io, client, ..
-                } => {
+                Letter::Server { state, io, client, since } => {
                     let mut io = *io;
                     // The slot is known only after the core has taken it; nothing is sent before the outputs are drained.
-                    let slot = self.core.server_arrived(*state, client);
+                    let slot = self.core.server_arrived(*state, client, since);
                     let t = token(Kind::Server, slot);
                     // What arrived while the socket was on its way is an event of the new registration.
-                    if let Err(e) =
-                        self.poll
-                            .registry()
-                            .register(&mut io.socket, t, Interest::READABLE)
-                    {
+                    if let Err(e) = self.poll.registry().register(&mut io.socket, t, Interest::READABLE) {
                         tracing::error!("cannot take a socket over: {e}");
                         self.lost.push(ConnId::Server(slot));
                     }

@@ -22,8 +22,7 @@ impl Socket {
             ServerAddress::Tcp(address) => {
                 let stream = TcpStream::connect(*address)?;
                 stream.set_nodelay(true)?;
-                let keepalive =
-                    socket2::TcpKeepalive::new().with_time(std::time::Duration::from_secs(60));
+                let keepalive = socket2::TcpKeepalive::new().with_time(std::time::Duration::from_secs(60));
                 socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
                 Ok(Self::Tcp(stream))
             }
@@ -68,24 +67,14 @@ impl Socket {
 }
 
 impl Source for Socket {
-    fn register(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interests: Interest,
-    ) -> io::Result<()> {
+    fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
         match self {
             Self::Tcp(s) => s.register(registry, token, interests),
             Self::Unix(s) => s.register(registry, token, interests),
         }
     }
 
-    fn reregister(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interests: Interest,
-    ) -> io::Result<()> {
+    fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
         match self {
             Self::Tcp(s) => s.reregister(registry, token, interests),
             Self::Unix(s) => s.reregister(registry, token, interests),
@@ -127,6 +116,8 @@ pub struct Io {
     pub(super) connecting: bool,
     /// Registered for writing.
     pub(super) wants_write: bool,
+    /// Ticks since it was closed, while the last bytes leave.
+    pub(super) age: u8,
 }
 
 impl Io {
@@ -140,6 +131,7 @@ impl Io {
             paused: false,
             connecting: false,
             wants_write: false,
+            age: 0,
         }
     }
 
@@ -157,8 +149,7 @@ impl Io {
         match write_all(&mut self.socket, bytes) {
             Ok(n) if n == bytes.len() => Progress::Done,
             Ok(n) => {
-                self.pending
-                    .extend_from_slice(bytes.get(n..).unwrap_or_default());
+                self.pending.extend_from_slice(bytes.get(n..).unwrap_or_default());
                 Progress::Pending
             }
             Err(_) => Progress::Broken,
@@ -167,10 +158,7 @@ impl Io {
 
     /// Writes what is pending. When nothing is left, the buffer is given back.
     pub(super) fn flush(&mut self) -> Progress {
-        match write_all(
-            &mut self.socket,
-            self.pending.get(self.written..).unwrap_or_default(),
-        ) {
+        match write_all(&mut self.socket, self.pending.get(self.written..).unwrap_or_default()) {
             Ok(n) => self.written += n,
             Err(_) => return Progress::Broken,
         }

@@ -22,9 +22,7 @@ pub fn server() -> &'static Server {
 
 /// Makes a database; its name, so that pg_stat_activity can be asked about one test.
 pub fn database(name: &str) -> &str {
-    server()
-        .psql("postgres", &format!("create database {name}"))
-        .unwrap();
+    server().psql("postgres", &format!("create database {name}")).unwrap();
     name
 }
 
@@ -56,9 +54,7 @@ pub fn port(manager: &Manager) -> &str {
 
 /// How many backends the database has besides the one that asks, under a condition on pg_stat_activity.
 pub fn backends(database: &str, condition: &str) -> usize {
-    let sql = format!(
-        "select count(*) from pg_stat_activity where datname = '{database}' and {condition}"
-    );
+    let sql = format!("select count(*) from pg_stat_activity where datname = '{database}' and {condition}");
     server().psql("postgres", &sql).unwrap().parse().unwrap()
 }
 
@@ -83,13 +79,7 @@ pub fn program(manager: &Manager, name: &str, database: &str, args: &[&str]) -> 
     program_env(manager, name, database, args, &[])
 }
 
-pub fn program_env(
-    manager: &Manager,
-    name: &str,
-    database: &str,
-    args: &[&str],
-    env: &[(&str, &str)],
-) -> Ended {
+pub fn program_env(manager: &Manager, name: &str, database: &str, args: &[&str], env: &[(&str, &str)]) -> Ended {
     let mut command: Command = server().client(name);
     let mut out = tempfile::tempfile().unwrap();
     let mut err = tempfile::tempfile().unwrap();
@@ -121,11 +111,7 @@ pub fn program_env(
         file.read_to_end(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    Ended {
-        ok,
-        out: read(&mut out),
-        err: read(&mut err),
-    }
+    Ended { ok, out: read(&mut out), err: read(&mut err) }
 }
 
 /// What came until ReadyForQuery.
@@ -167,14 +153,7 @@ fn error(body: &[u8]) -> (String, String) {
         found.map_or(String::new(), |f| cstr(&f[1..]))
     };
     let hint = field(b'H');
-    (
-        field(b'C'),
-        if hint.is_empty() {
-            field(b'M')
-        } else {
-            format!("{}; hint: {hint}", field(b'M'))
-        },
-    )
+    (field(b'C'), if hint.is_empty() { field(b'M') } else { format!("{}; hint: {hint}", field(b'M')) })
 }
 
 /// A client on a raw socket.
@@ -193,12 +172,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self {
-            stream,
-            buffer: Vec::new(),
-            at: 0,
-            key: Vec::new(),
-        }
+        Self { stream, buffer: Vec::new(), at: 0, key: Vec::new() }
     }
 
     /// Logs in; an error of the login comes back.
@@ -212,11 +186,7 @@ impl Client {
         );
         client.send(&packet);
         let reply = client.reply();
-        if reply.status == 0 {
-            Err(reply)
-        } else {
-            Ok(client)
-        }
+        if reply.status == 0 { Err(reply) } else { Ok(client) }
     }
 
     pub fn new(manager: &Manager, database: &str) -> Self {
@@ -232,13 +202,8 @@ impl Client {
         loop {
             let rest = &self.buffer[self.at..];
             if let Some(header) = rest.get(..5) {
-                let length =
-                    u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
-                assert!(
-                    (4..1 << 30).contains(&length),
-                    "length {length} after tag {}",
-                    header[0]
-                );
+                let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
+                assert!((4..1 << 30).contains(&length), "length {length} after tag {}", header[0]);
                 if let Some(body) = rest.get(5..=length) {
                     let message = (header[0], body.to_vec());
                     self.at += length + 1;
@@ -273,14 +238,10 @@ impl Client {
                 b'C' => reply.done.push(cstr(&body)),
                 b'D' => {
                     reply.volume += body.len();
-                    let size = body
-                        .get(2..6)
-                        .map_or(-1, |s| i32::from_be_bytes([s[0], s[1], s[2], s[3]]));
+                    let size = body.get(2..6).map_or(-1, |s| i32::from_be_bytes([s[0], s[1], s[2], s[3]]));
                     let size = usize::try_from(size).unwrap_or(0);
                     if size < 10_000 {
-                        reply
-                            .values
-                            .push(String::from_utf8_lossy(&body[6..6 + size]).into_owned());
+                        reply.values.push(String::from_utf8_lossy(&body[6..6 + size]).into_owned());
                     }
                 }
                 b'd' => reply.volume += body.len(),
