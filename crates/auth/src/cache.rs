@@ -87,11 +87,7 @@ impl DerivationCache {
             slot.keys = keys;
             return;
         }
-        let slot = Slot {
-            digest,
-            keys,
-            used: false,
-        };
+        let slot = Slot { digest, keys, used: false };
         if self.slots.len() < self.capacity {
             self.index.insert(digest, self.slots.len());
             self.slots.push(slot);
@@ -194,12 +190,9 @@ mod tests {
         let mut cache = DerivationCache::new(8, [1; 32]);
         cache.insert(&derivation("ab", "c", 1), keys(1));
         assert_eq!(found(&mut cache, &derivation("ab", "c", 1)), Some(1));
-        for other in [
-            derivation("a", "bc", 1),
-            derivation("abc", "d", 1),
-            derivation("ab", "c", 2),
-            derivation("AB", "c", 1),
-        ] {
+        for other in
+            [derivation("a", "bc", 1), derivation("abc", "d", 1), derivation("ab", "c", 2), derivation("AB", "c", 1)]
+        {
             assert_eq!(found(&mut cache, &other), None);
         }
     }
@@ -217,14 +210,7 @@ mod tests {
         }
         assert_eq!(found(&mut cache, &derivation("99", "salt", 1)), Some(99));
         assert_eq!(found(&mut cache, &derivation("0", "salt", 1)), None);
-        assert_eq!(
-            cache.stats(),
-            CacheStats {
-                hits: 101,
-                misses: 1,
-                evictions: 97
-            }
-        );
+        assert_eq!(cache.stats(), CacheStats { hits: 101, misses: 1, evictions: 97 });
     }
 
     #[test]

@@ -86,9 +86,7 @@ fn pss_hash(parameters: &[u8]) -> Option<Result<Hash, AuthError>> {
     };
     let (algorithm, _) = element(tagged, SEQUENCE)?;
     let (oid, _) = element(algorithm, OBJECT_IDENTIFIER)?;
-    Some(of_digest(oid).ok_or(AuthError::Unsupported(
-        "channel binding with this certificate's hash function",
-    )))
+    Some(of_digest(oid).ok_or(AuthError::Unsupported("channel binding with this certificate's hash function")))
 }
 
 /// The hash function of a signature algorithm.
@@ -158,9 +156,7 @@ fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
         // One to four bytes of length; a longer certificate does not exist.
         0x81..=0x84 => {
             let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            let len = bytes
-                .iter()
-                .fold(0u32, |len, byte| (len << 8) | u32::from(*byte));
+            let len = bytes.iter().fold(0u32, |len, byte| (len << 8) | u32::from(*byte));
             (usize::try_from(len).ok()?, rest)
         }
         _ => return None,

@@ -23,8 +23,8 @@ pub use certificate::CertificateHash;
 pub use error::AuthError;
 pub use password::Password;
 pub use scram::{
-    Accepted, BindingPolicy, ChannelBinding, ClientExchange, Credential, Derivation, KeyParameters,
-    Mechanism, MockSecret, OfferedMechanisms, ScramKeys, ServerExchange, Step, Transport, Verifier,
+    Accepted, BindingPolicy, ChannelBinding, ClientExchange, Credential, Derivation, KeyParameters, Mechanism,
+    MockSecret, OfferedMechanisms, ScramKeys, ServerExchange, Step, Transport, Verifier,
 };
 pub use stored::StoredSecret;
 pub use users::{UserList, UserListError};

@@ -53,11 +53,7 @@ impl Md5Hash {
     /// # Errors
     /// [`AuthError::WrongPassword`].
     pub fn verify_response(&self, salt: &[u8; 4], response: &[u8]) -> Result<(), AuthError> {
-        if bool::from(self.response(salt).ct_eq(response)) {
-            Ok(())
-        } else {
-            Err(AuthError::WrongPassword)
-        }
+        if bool::from(self.response(salt).ct_eq(response)) { Ok(()) } else { Err(AuthError::WrongPassword) }
     }
 
     /// Equal in constant time.

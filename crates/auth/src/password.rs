@@ -43,12 +43,8 @@ impl Password {
             return self.0.clone();
         };
         match stringprep::saslprep(text) {
-            Ok(Cow::Borrowed(prepared)) if !prepared.is_empty() => {
-                Zeroizing::new(prepared.as_bytes().to_vec())
-            }
-            Ok(Cow::Owned(prepared)) if !prepared.is_empty() => {
-                Zeroizing::new(prepared.into_bytes())
-            }
+            Ok(Cow::Borrowed(prepared)) if !prepared.is_empty() => Zeroizing::new(prepared.as_bytes().to_vec()),
+            Ok(Cow::Owned(prepared)) if !prepared.is_empty() => Zeroizing::new(prepared.into_bytes()),
             Ok(_) | Err(_) => self.0.clone(),
         }
     }
@@ -108,11 +104,11 @@ mod tests {
     fn what_saslprep_refuses_stays_raw() {
         for raw in [
             &b"\xff\xfe not utf-8"[..],
-            "\u{627}\u{31}".as_bytes(), // right-to-left rule broken (RFC 4013, 3)
+            "\u{627}\u{31}".as_bytes(),  // right-to-left rule broken (RFC 4013, 3)
             "tab\u{7}\u{e9}".as_bytes(), // a control character beside a non-ASCII one
-            "\u{ad}".as_bytes(),        // nothing left
-            b"\x07",                    // ASCII is never touched
-            "\u{1f600}".as_bytes(),     // unassigned in Unicode 3.2
+            "\u{ad}".as_bytes(),         // nothing left
+            b"\x07",                     // ASCII is never touched
+            "\u{1f600}".as_bytes(),      // unassigned in Unicode 3.2
         ] {
             assert_eq!(prepared(raw), raw);
         }

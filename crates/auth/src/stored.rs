@@ -46,11 +46,7 @@ impl StoredSecret {
                 stored.accepts(&derivation.run())
             }
         };
-        if right && !password.is_empty() {
-            Ok(())
-        } else {
-            Err(AuthError::WrongPassword)
-        }
+        if right && !password.is_empty() { Ok(()) } else { Err(AuthError::WrongPassword) }
     }
 
     /// The hash for md5 authentication: `None` when only a verifier is stored.
@@ -90,11 +86,7 @@ mod tests {
         let right = Password::from("p\u{e4}ss");
         let verifier = Verifier::from_password(&right, b"0123456789abcdef", 10).expect("in range");
         let md5 = Md5Hash::from_password(b"alice", &right);
-        let texts = [
-            "p\u{e4}ss".as_bytes().to_vec(),
-            verifier.to_text().as_bytes().to_vec(),
-            md5.as_bytes().to_vec(),
-        ];
+        let texts = ["p\u{e4}ss".as_bytes().to_vec(), verifier.to_text().as_bytes().to_vec(), md5.as_bytes().to_vec()];
         for text in texts {
             let stored = StoredSecret::parse(&text);
             assert!(stored.verify_plain(b"alice", &right).is_ok());

@@ -44,10 +44,7 @@ impl UserList {
     pub fn parse(text: &[u8]) -> Result<Self, UserListError> {
         let mut list = Self::default();
         for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            let error = |problem| UserListError {
-                line: number + 1,
-                problem,
-            };
+            let error = |problem| UserListError { line: number + 1, problem };
             let line = line.trim_ascii();
             if matches!(line, [] | [b';' | b'#', ..]) {
                 continue;
@@ -57,8 +54,7 @@ impl UserList {
             if name.is_empty() {
                 return Err(error("the user name is empty"));
             }
-            list.users
-                .insert(name.to_vec(), StoredSecret::parse(&secret));
+            list.users.insert(name.to_vec(), StoredSecret::parse(&secret));
         }
         Ok(list)
     }
@@ -89,20 +85,13 @@ impl UserList {
 
 impl<N: Into<Vec<u8>>> FromIterator<(N, StoredSecret)> for UserList {
     fn from_iter<I: IntoIterator<Item = (N, StoredSecret)>>(users: I) -> Self {
-        Self {
-            users: users
-                .into_iter()
-                .map(|(name, secret)| (name.into(), secret))
-                .collect(),
-        }
+        Self { users: users.into_iter().map(|(name, secret)| (name.into(), secret)).collect() }
     }
 }
 
 impl fmt::Debug for UserList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UserList")
-            .field("users", &self.users.len())
-            .finish_non_exhaustive()
+        f.debug_struct("UserList").field("users", &self.users.len()).finish_non_exhaustive()
     }
 }
 
@@ -164,10 +153,7 @@ mod tests {
         assert!(matches!(list.get(b"hash"), Some(StoredSecret::Md5(_))));
         assert!(list.get(b"bob").is_none());
         let debug = format!("{list:?}");
-        assert!(
-            !debug.contains("ret") && !debug.contains("alice"),
-            "{debug}"
-        );
+        assert!(!debug.contains("ret") && !debug.contains("alice"), "{debug}");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use pgusher_auth::{
-    AuthError, CertificateHash, ChannelBinding, ClientExchange, Credential, Mechanism,
-    OfferedMechanisms, RAW_NONCE_LEN, ServerExchange, Step, StoredSecret, UserList, Verifier,
+    AuthError, CertificateHash, ChannelBinding, ClientExchange, Credential, Mechanism, OfferedMechanisms,
+    RAW_NONCE_LEN, ServerExchange, Step, StoredSecret, UserList, Verifier,
 };
 use proptest::prelude::*;
 
@@ -13,11 +13,7 @@ use proptest::prelude::*;
 const OURS: &str = "AAAAAAAAAAAAAAAAAAAAAAAA";
 
 fn client() -> ClientExchange {
-    ClientExchange::new(
-        Credential::Password("secret".into()),
-        ChannelBinding::None,
-        &[0; RAW_NONCE_LEN],
-    )
+    ClientExchange::new(Credential::Password("secret".into()), ChannelBinding::None, &[0; RAW_NONCE_LEN])
 }
 
 fn server(offered: bool) -> ServerExchange {
@@ -33,8 +29,7 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
         "[a-z]?=?[nprsivcyme,=A-Za-z0-9+/]{0,60}".prop_map(String::into_bytes),
         "(n|y|p=tls-server-end-point),,n=[a-z]{0,3},r=[ -~]{0,10}".prop_map(String::into_bytes),
         "c=(biws|eSws),r=[A-Za-z0-9]{0,48},p=[A-Za-z0-9+/=]{0,48}".prop_map(String::into_bytes),
-        "r=A{20,30}x{0,3},s=[A-Za-z0-9+/=]{0,12},i=[0-9]{0,3}(,[a-z]=[ -~]{0,9})?"
-            .prop_map(String::into_bytes),
+        "r=A{20,30}x{0,3},s=[A-Za-z0-9+/=]{0,12},i=[0-9]{0,3}(,[a-z]=[ -~]{0,9})?".prop_map(String::into_bytes),
         "SCRAM-SHA-256\\$[0-9]{0,12}:[A-Za-z0-9=]{0,9}\\$[A-Za-z0-9=]{0,50}:[A-Za-z0-9=]{0,50}"
             .prop_map(String::into_bytes),
     ]
@@ -184,9 +179,7 @@ fn client_first_out_of_bounds() {
         ("08P01", &format!("n,,n=,r={big}")),
         ("08P01", &big),
     ] {
-        let error = server(false)
-            .on_client_first(Mechanism::ScramSha256, bad.as_bytes())
-            .expect_err("out of bounds");
+        let error = server(false).on_client_first(Mechanism::ScramSha256, bad.as_bytes()).expect_err("out of bounds");
         assert_eq!(error.sqlstate(), sqlstate, "{}", &bad[..bad.len().min(40)]);
     }
     for (sqlstate, offered, bad) in [
@@ -195,9 +188,8 @@ fn client_first_out_of_bounds() {
         ("08P01", true, "y,,n=,r=abc"),
         ("0A000", true, "p=tls-unique,,n=,r=abc"),
     ] {
-        let error = server(offered)
-            .on_client_first(Mechanism::ScramSha256Plus, bad.as_bytes())
-            .expect_err("wrong binding");
+        let error =
+            server(offered).on_client_first(Mechanism::ScramSha256Plus, bad.as_bytes()).expect_err("wrong binding");
         assert_eq!(error.sqlstate(), sqlstate, "{bad}");
     }
 }
@@ -224,12 +216,8 @@ fn client_final_out_of_bounds() {
         ("08P01", String::new()),
     ] {
         let mut server = server(false);
-        server
-            .on_client_first(Mechanism::ScramSha256, b"n,,n=,r=abc")
-            .expect("well formed");
-        let error = server
-            .on_client_final(bad.as_bytes())
-            .expect_err("no proof");
+        server.on_client_first(Mechanism::ScramSha256, b"n,,n=,r=abc").expect("well formed");
+        let error = server.on_client_final(bad.as_bytes()).expect_err("no proof");
         assert_eq!(error.sqlstate(), sqlstate, "{}", &bad[..bad.len().min(90)]);
         // Only one try.
         let again = server.on_client_final(bad.as_bytes());
@@ -245,11 +233,7 @@ fn steps_out_of_turn() {
     let mut twice = server(false);
     let first = b"n,,n=,r=abc";
     assert!(twice.on_client_first(Mechanism::ScramSha256, first).is_ok());
-    assert!(
-        twice
-            .on_client_first(Mechanism::ScramSha256, first)
-            .is_err()
-    );
+    assert!(twice.on_client_first(Mechanism::ScramSha256, first).is_err());
     let mut client = client();
     let first = format!("r={OURS}y,s=c2FsdA==,i=1");
     assert!(client.respond(first.as_bytes()).is_ok());
@@ -279,8 +263,6 @@ fn verifiers_out_of_bounds() {
     // A verifier may hold more iterations than we are ready to do for a password in clear.
     let slow = format!("SCRAM-SHA-256$2147483647:c2FsdA==${keys}");
     let stored = StoredSecret::parse(slow.as_bytes());
-    let error = stored
-        .verify_plain(b"a", &"x".into())
-        .expect_err("too slow");
+    let error = stored.verify_plain(b"a", &"x".into()).expect_err("too slow");
     assert_eq!(error.sqlstate(), "0A000");
 }

@@ -36,11 +36,7 @@ fn postgresqls_secrets_verify() {
         let stored = StoredSecret::parse(text.as_bytes());
         assert!(!matches!(stored, StoredSecret::Plain(_)), "{user}");
         let password = Password::from(password);
-        assert_eq!(
-            stored.verify_plain(user.as_bytes(), &password),
-            Ok(()),
-            "{user}"
-        );
+        assert_eq!(stored.verify_plain(user.as_bytes(), &password), Ok(()), "{user}");
         let wrong = stored.verify_plain(user.as_bytes(), &"pencil ".into());
         assert_eq!(wrong, Err(AuthError::WrongPassword), "{user}");
     }
@@ -53,8 +49,7 @@ fn verifiers_are_made_as_postgresql_makes_them() {
             continue;
         };
         let parameters = theirs.parameters();
-        let ours =
-            Verifier::from_password(&password.into(), parameters.salt(), parameters.iterations());
+        let ours = Verifier::from_password(&password.into(), parameters.salt(), parameters.iterations());
         assert_eq!(ours.expect("in range").to_text().as_str(), text, "{user}");
     }
 }
@@ -64,64 +59,22 @@ fn verifiers_are_made_as_postgresql_makes_them() {
 #[test]
 fn certificates_are_hashed_as_rfc_5929_says() {
     for (name, certificate, len, begins) in [
-        (
-            "RSA, MD5",
-            &include_bytes!("certificates/rsa_md5.der")[..],
-            32,
-            "fdf3eaba9a0c79d6",
-        ),
-        (
-            "RSA, SHA-1",
-            include_bytes!("certificates/rsa_sha1.der"),
-            32,
-            "718fe88cfa56f488",
-        ),
-        (
-            "RSA, SHA-512",
-            include_bytes!("certificates/rsa_sha512.der"),
-            64,
-            "194c68c626bab5af",
-        ),
-        (
-            "PSS, default",
-            include_bytes!("certificates/rsa_pss_default.der"),
-            32,
-            "f5e62048d08d207f",
-        ),
-        (
-            "PSS, SHA-384",
-            include_bytes!("certificates/rsa_pss_sha384.der"),
-            48,
-            "7dd1cee8f7508bd9",
-        ),
-        (
-            "ECDSA, SHA-256",
-            include_bytes!("certificates/ecdsa_sha256.der"),
-            32,
-            "639ed45e60b42b85",
-        ),
-        (
-            "ECDSA, SHA-384",
-            include_bytes!("certificates/ecdsa_sha384.der"),
-            48,
-            "2df84ecd86937aa6",
-        ),
+        ("RSA, MD5", &include_bytes!("certificates/rsa_md5.der")[..], 32, "fdf3eaba9a0c79d6"),
+        ("RSA, SHA-1", include_bytes!("certificates/rsa_sha1.der"), 32, "718fe88cfa56f488"),
+        ("RSA, SHA-512", include_bytes!("certificates/rsa_sha512.der"), 64, "194c68c626bab5af"),
+        ("PSS, default", include_bytes!("certificates/rsa_pss_default.der"), 32, "f5e62048d08d207f"),
+        ("PSS, SHA-384", include_bytes!("certificates/rsa_pss_sha384.der"), 48, "7dd1cee8f7508bd9"),
+        ("ECDSA, SHA-256", include_bytes!("certificates/ecdsa_sha256.der"), 32, "639ed45e60b42b85"),
+        ("ECDSA, SHA-384", include_bytes!("certificates/ecdsa_sha384.der"), 48, "2df84ecd86937aa6"),
     ] {
         let hash = CertificateHash::of_der(certificate).expect(name);
-        let hex: String = hash
-            .as_bytes()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hex: String = hash.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hash.as_bytes().len(), len, "{name}");
         assert!(hex.starts_with(begins), "{name}: {hex}");
 
         // A certificate cut short is none, wherever it is cut.
         for end in 0..certificate.len() {
-            assert!(
-                CertificateHash::of_der(&certificate[..end]).is_err(),
-                "{name}, {end}"
-            );
+            assert!(CertificateHash::of_der(&certificate[..end]).is_err(), "{name}, {end}");
         }
     }
 }

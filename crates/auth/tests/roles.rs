@@ -1,9 +1,8 @@
 //! Both SCRAM roles against each other: every password, salt, iteration count and kind of binding.
 
 use pgusher_auth::{
-    Accepted, AuthError, BindingPolicy, CertificateHash, ChannelBinding, ClientExchange,
-    Credential, DerivationCache, MockSecret, OfferedMechanisms, Password, RAW_NONCE_LEN,
-    ServerExchange, Step, Transport, Verifier,
+    Accepted, AuthError, BindingPolicy, CertificateHash, ChannelBinding, ClientExchange, Credential, DerivationCache,
+    MockSecret, OfferedMechanisms, Password, RAW_NONCE_LEN, ServerExchange, Step, Transport, Verifier,
 };
 use proptest::prelude::*;
 
@@ -22,11 +21,7 @@ fn login(client: &mut ClientExchange, server: &mut ServerExchange) -> Result<Acc
 }
 
 fn with_password(password: &Password, binding: ChannelBinding) -> ClientExchange {
-    ClientExchange::new(
-        Credential::Password(password.clone()),
-        binding,
-        &CLIENT_NONCE,
-    )
+    ClientExchange::new(Credential::Password(password.clone()), binding, &CLIENT_NONCE)
 }
 
 fn hash() -> CertificateHash {
@@ -111,13 +106,7 @@ proptest! {
 fn passwords_that_saslprep_makes_equal_are_one() {
     let mut server = ServerExchange::new(verifier("IX a b"), None, &SERVER_NONCE);
     let typed = Password::from("\u{2168}\u{ad} \u{aa}\u{a0}b");
-    assert!(
-        login(
-            &mut with_password(&typed, ChannelBinding::None),
-            &mut server
-        )
-        .is_ok()
-    );
+    assert!(login(&mut with_password(&typed, ChannelBinding::None), &mut server).is_ok());
 }
 
 #[test]
@@ -126,12 +115,10 @@ fn an_unknown_user_looks_known_until_the_end() {
     let salts: Vec<Vec<u8>> = [&b"alice"[..], b"alice", b"bob"]
         .iter()
         .map(|user| {
-            let mut server =
-                ServerExchange::mock(&secret, user, 64, None, &SERVER_NONCE).expect("in range");
+            let mut server = ServerExchange::mock(&secret, user, 64, None, &SERVER_NONCE).expect("in range");
             let mut client = with_password(&"any".into(), ChannelBinding::None);
-            let first = server
-                .on_client_first(client.mechanism(), &client.first_message())
-                .expect("as for a known user");
+            let first =
+                server.on_client_first(client.mechanism(), &client.first_message()).expect("as for a known user");
             let last = client.respond(&first).expect("as from a known user");
             let refused = server.on_client_final(&last).err();
             assert_eq!(refused, Some(AuthError::WrongPassword));
@@ -143,9 +130,7 @@ fn an_unknown_user_looks_known_until_the_end() {
 
     let mut known = ServerExchange::new(verifier("x"), None, &SERVER_NONCE);
     let client = with_password(&"any".into(), ChannelBinding::None);
-    let first = known
-        .on_client_first(client.mechanism(), &client.first_message())
-        .expect("well formed");
+    let first = known.on_client_first(client.mechanism(), &client.first_message()).expect("well formed");
     assert_eq!(first.len(), salts[0].len(), "same shape as a known user's");
 }
 
@@ -165,10 +150,7 @@ fn keys_made_with_another_salt_are_not_tried() {
     let accepted = login(&mut client, &mut server).expect("right password");
 
     let changed = Verifier::from_password(&"a".into(), b"another salt", 64).expect("in range");
-    for (made_with, error) in [
-        (Some(accepted.parameters), AuthError::KeysDoNotFit),
-        (None, AuthError::WrongPassword),
-    ] {
+    for (made_with, error) in [(Some(accepted.parameters), AuthError::KeysDoNotFit), (None, AuthError::WrongPassword)] {
         let keys = accepted.keys.clone();
         let credential = Credential::Keys { keys, made_with };
         let mut client = ClientExchange::new(credential, ChannelBinding::None, &CLIENT_NONCE);
@@ -184,9 +166,7 @@ fn a_derivation_can_be_cached_and_travel() {
     for round in 0..3 {
         let mut server = ServerExchange::new(verifier.clone(), None, &[round; RAW_NONCE_LEN]);
         let mut client = with_password(&"secret".into(), ChannelBinding::None);
-        let first = server
-            .on_client_first(client.mechanism(), &client.first_message())
-            .expect("well formed");
+        let first = server.on_client_first(client.mechanism(), &client.first_message()).expect("well formed");
         let Ok(Step::Derive(derivation)) = client.on_server_first(&first) else {
             panic!("a password needs a derivation");
         };
@@ -265,11 +245,7 @@ fn binding_is_chosen_as_libpq_chooses_it() {
         (neither, Transport::Plain, Disable, None),
     ] {
         let chosen = ChannelBinding::choose(offered, transport.clone(), policy);
-        assert_eq!(
-            chosen.ok(),
-            expected,
-            "{offered:?} {transport:?} {policy:?}"
-        );
+        assert_eq!(chosen.ok(), expected, "{offered:?} {transport:?} {policy:?}");
     }
 }
 
@@ -282,9 +258,7 @@ fn nothing_secret_is_printed() {
     let mut server = ServerExchange::new(verifier.clone(), None, &SERVER_NONCE);
     let mut client = with_password(&password, ChannelBinding::None);
     let mut printed = format!("{client:?}{server:?}{verifier:?}");
-    let first = server
-        .on_client_first(client.mechanism(), &client.first_message())
-        .expect("well formed");
+    let first = server.on_client_first(client.mechanism(), &client.first_message()).expect("well formed");
     let step = client.on_server_first(&first).expect("well formed");
     printed += &format!("{step:?}{client:?}");
     let Step::Derive(derivation) = step else {
@@ -297,17 +271,10 @@ fn nothing_secret_is_printed() {
 
     assert!(!printed.contains("hunter2") && !printed.contains(key_text));
     // Neither as an array of numbers.
-    for bytes in [
-        &accepted.keys.client_key()[..],
-        &accepted.keys.server_key()[..],
-        &accepted.server_final,
-        &last,
-        b"hunter2",
-    ] {
+    for bytes in
+        [&accepted.keys.client_key()[..], &accepted.keys.server_key()[..], &accepted.server_final, &last, b"hunter2"]
+    {
         let list = format!("{bytes:?}");
-        assert!(
-            !printed.contains(list.trim_matches(['[', ']'])),
-            "{printed}"
-        );
+        assert!(!printed.contains(list.trim_matches(['[', ']'])), "{printed}");
     }
 }

@@ -78,22 +78,12 @@ pub(crate) fn all(prepared: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
     for protocol in protocols {
         for clients in [1, 16, 200] {
-            cells.push(Cell {
-                protocol,
-                clients,
-                connection: Connection::Kept,
-                login: Login::Trust,
-            });
+            cells.push(Cell { protocol, clients, connection: Connection::Kept, login: Login::Trust });
         }
     }
     for login in [Login::Trust, Login::Scram] {
         for clients in [1, 16] {
-            cells.push(Cell {
-                protocol: Protocol::Simple,
-                clients,
-                connection: Connection::PerTransaction,
-                login,
-            });
+            cells.push(Cell { protocol: Protocol::Simple, clients, connection: Connection::PerTransaction, login });
         }
     }
     cells
@@ -105,10 +95,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
         match (pattern.split_first(), name.split_first()) {
             (None, None) => true,
             (Some((b'*', rest)), _) => {
-                inner(rest, name)
-                    || name
-                        .split_first()
-                        .is_some_and(|(_, tail)| inner(pattern, tail))
+                inner(rest, name) || name.split_first().is_some_and(|(_, tail)| inner(pattern, tail))
             }
             (Some((b'?', rest)), Some((_, tail))) => inner(rest, tail),
             (Some((p, rest)), Some((n, tail))) => p == n && inner(rest, tail),

@@ -39,27 +39,16 @@ pub(crate) fn stolen(before: (u64, u64)) -> f64 {
     let after = machine_ticks();
     let all = after.0.saturating_sub(before.0);
     let stolen = after.1.saturating_sub(before.1);
-    if all == 0 {
-        0.0
-    } else {
-        stolen as f64 / all as f64
-    }
+    if all == 0 { 0.0 } else { stolen as f64 / all as f64 }
 }
 
 /// All ticks of all processors, and the stolen ones among them: the first line of `/proc/stat`, whose eighth figure is `steal`.
 pub(crate) fn machine_ticks() -> (u64, u64) {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = line
-        .split_whitespace()
-        .skip(1)
-        .filter_map(|n| n.parse().ok())
-        .collect();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
     // Figures nine and ten (guest) are contained in the first two.
-    (
-        ticks.iter().take(8).sum(),
-        ticks.get(7).copied().unwrap_or(0),
-    )
+    (ticks.iter().take(8).sum(), ticks.get(7).copied().unwrap_or(0))
 }
 
 /// The fields of `/proc/PID/stat` behind the program's name, which may hold blanks: state, parent, ... (proc(5)).

@@ -38,13 +38,7 @@ const SPARE_FILES: u64 = 200;
 pub(crate) fn raise_file_limit() -> u32 {
     let limit = getrlimit(Resource::Nofile);
     // A refusal leaves the old limit, and that is what is read below.
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    );
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     u32::try_from(files.saturating_sub(SPARE_FILES)).unwrap_or(u32::MAX)
 }
@@ -105,8 +99,7 @@ fn pss(pid: u32) -> Result<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("Pss:"))
         .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    kib.map(|kib| kib * 1024)
-        .with_context(|| format!("{path} has no Pss line"))
+    kib.map(|kib| kib * 1024).with_context(|| format!("{path} has no Pss line"))
 }
 
 /// The other process: logs the clients in, says `ready`, and holds them until its input is closed.
@@ -149,10 +142,7 @@ fn login(port: u16) -> Result<TcpStream> {
         stream.read_exact(&mut body)?;
         match kind {
             b'Z' => return Ok(stream),
-            b'E' => bail!(
-                "refused: {}",
-                String::from_utf8_lossy(&body).replace('\0', " ")
-            ),
+            b'E' => bail!("refused: {}", String::from_utf8_lossy(&body).replace('\0', " ")),
             _ => {}
         }
     }
@@ -179,10 +169,7 @@ mod tests {
     #[test]
     fn the_startup_message_has_its_own_length() {
         let message = startup_message("ann", "db");
-        assert_eq!(
-            message.get(..4),
-            Some(&(message.len() as u32).to_be_bytes()[..])
-        );
+        assert_eq!(message.get(..4), Some(&(message.len() as u32).to_be_bytes()[..]));
         assert!(message.ends_with(b"user\0ann\0database\0db\0\0"));
     }
 

@@ -39,16 +39,7 @@ pub(crate) fn run(server: &Server, cell: Cell, port: u16, length: Length) -> Res
         }
     }
     command
-        .args([
-            "-n",
-            "-S",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &port.to_string(),
-            "-U",
-            cell.login.role(),
-        ])
+        .args(["-n", "-S", "-h", "127.0.0.1", "-p", &port.to_string(), "-U", cell.login.role()])
         .args(["-M", cell.protocol.name(), "-c", &cell.clients.to_string()])
         .args(["-j", &cell.clients.min(2).to_string()])
         .env("PGPASSWORD", PASSWORD)

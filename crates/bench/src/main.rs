@@ -107,11 +107,7 @@ impl Bench {
             .hba(format!("local all {role} scram-sha-256"))
             .hba(format!("host all {role} 127.0.0.1/32 scram-sha-256"))
             .start()?;
-        eprintln!(
-            "PostgreSQL {}; filling tables of scale {}",
-            server.version(),
-            options.scale
-        );
+        eprintln!("PostgreSQL {}; filling tables of scale {}", server.version(), options.scale);
         server.psql(
             "postgres",
             &format!(
@@ -126,25 +122,14 @@ impl Bench {
             .output()
             .context("pgbench cannot be started")?;
         if !filled.status.success() {
-            bail!(
-                "pgbench -i failed: {}",
-                String::from_utf8_lossy(&filled.stderr).trim()
-            );
+            bail!("pgbench -i failed: {}", String::from_utf8_lossy(&filled.stderr).trim());
         }
-        server.psql(
-            "postgres",
-            "grant select on all tables in schema public to public",
-        )?;
+        server.psql("postgres", "grant select on all tables in schema public to public")?;
         let mut targets = vec![Kind::Direct, Kind::PgBouncer, Kind::Pgusher];
         if !options.one_worker {
             targets.push(Kind::PgusherTwo);
         }
-        Ok(Bench {
-            options,
-            server,
-            targets,
-            managers: BTreeMap::new(),
-        })
+        Ok(Bench { options, server, targets, managers: BTreeMap::new() })
     }
 
     fn run(mut self) -> Result<()> {
@@ -175,15 +160,9 @@ impl Bench {
         self.managers.clear();
         if self.wanted("idle") {
             for kind in [Kind::PgBouncer, Kind::Pgusher] {
-                eprintln!(
-                    "{} idle clients on {}",
-                    self.options.idle_clients,
-                    kind.name()
-                );
+                eprintln!("{} idle clients on {}", self.options.idle_clients, kind.name());
                 let idle = idle::measure(kind, &self.server, self.options.idle_clients);
-                findings
-                    .idle
-                    .push((kind, idle.map_err(|e| format!("{e:#}"))));
+                findings.idle.push((kind, idle.map_err(|e| format!("{e:#}"))));
             }
         }
         if findings.cells.is_empty() && findings.idle.is_empty() && findings.calls.is_empty() {
@@ -245,20 +224,11 @@ impl Bench {
                         round + 1,
                         kind.name(),
                         sample.tps,
-                        sample
-                            .manager_us
-                            .map_or("-".into(), |us| format!("{us:.1}")),
-                        sample
-                            .backend_us
-                            .map_or("-".into(), |us| format!("{us:.1}")),
+                        sample.manager_us.map_or("-".into(), |us| format!("{us:.1}")),
+                        sample.backend_us.map_or("-".into(), |us| format!("{us:.1}")),
                         start.elapsed().as_secs_f64(),
                     ),
-                    Err(error) => eprintln!(
-                        "{:<20} round {} {:<18} {error:#}",
-                        cell.name(),
-                        round + 1,
-                        kind.name()
-                    ),
+                    Err(error) => eprintln!("{:<20} round {} {:<18} {error:#}", cell.name(), round + 1, kind.name()),
                 }
                 series.add(kind, result);
             }
@@ -275,29 +245,19 @@ impl Bench {
                 Some((manager.pid(), manager.port()))
             }
         };
-        let postmaster = self
-            .server
-            .postmaster_pid()
-            .context("the server has ended")?;
+        let postmaster = self.server.postmaster_pid().context("the server has ended")?;
         let look = || {
-            let manager =
-                manager.map(|(pid, _)| cpu::process(pid).context("the manager has ended"));
+            let manager = manager.map(|(pid, _)| cpu::process(pid).context("the manager has ended"));
             (manager.transpose(), cpu::server(postmaster))
         };
         let before = look();
         let port = manager.map_or(self.server.port(), |(_, port)| port);
         let outcome = load::run(&self.server, cell, port, Length::Time(time))?;
         let after = look();
-        let each = |from: u64, to: u64| {
-            to.saturating_sub(from) as f64 / 1000.0 / outcome.transactions as f64
-        };
+        let each = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1000.0 / outcome.transactions as f64;
         let manager_us = before.0?.zip(after.0?).map(|(from, to)| each(from, to));
         let backend_us = before.1.zip(after.1).map(|(from, to)| each(from, to));
-        Ok(Sample {
-            tps: outcome.tps,
-            manager_us,
-            backend_us,
-        })
+        Ok(Sample { tps: outcome.tps, manager_us, backend_us })
     }
 
     /// The running manager for this login; started at its first use and after its end. One that could not be started is not
@@ -313,9 +273,7 @@ impl Bench {
         let server = &self.server;
         self.managers
             .entry(key)
-            .or_insert_with(|| {
-                Manager::start(kind, server, login, 1000).map_err(|e| format!("{e:#}"))
-            })
+            .or_insert_with(|| Manager::start(kind, server, login, 1000).map_err(|e| format!("{e:#}")))
             .as_ref()
             .map_err(|e| anyhow!("{e}"))
     }
@@ -325,10 +283,7 @@ impl Bench {
             eprintln!("strace is not installed: system calls are not counted");
             return Vec::new();
         }
-        let Some(cell) = cell::all(false)
-            .into_iter()
-            .find(|cell| cell.name() == "simple-1")
-        else {
+        let Some(cell) = cell::all(false).into_iter().find(|cell| cell.name() == "simple-1") else {
             return Vec::new();
         };
         let mut all = Vec::new();

@@ -69,30 +69,15 @@ impl Findings {
             "pgusher against PgBouncer, one worker each: ratio within a round, median (least to most)",
             &self.ratios(),
         );
-        section(
-            "Transactions per second, medians",
-            &self.figures(tps, true, 0),
-        );
-        section(
-            "CPU microseconds of the manager per transaction, medians",
-            &self.figures(manager_us, false, 1),
-        );
+        section("Transactions per second, medians", &self.figures(tps, true, 0));
+        section("CPU microseconds of the manager per transaction, medians", &self.figures(manager_us, false, 1));
         section(
             "CPU microseconds of the server's processes per transaction, medians",
             &self.figures(backend_us, true, 1),
         );
-        section(
-            "Throughput against direct connections, ratio within a round, medians",
-            &self.against_direct(),
-        );
-        section(
-            "Idle clients, logged in over TCP with trust",
-            &self.idle_table(),
-        );
-        section(
-            "System calls of the manager per transaction, 1 client, simple",
-            &self.call_table(),
-        );
+        section("Throughput against direct connections, ratio within a round, medians", &self.against_direct());
+        section("Idle clients, logged in over TCP with trust", &self.idle_table());
+        section("System calls of the manager per transaction, 1 client, simple", &self.call_table());
         let failures = self.failures();
         if !failures.is_empty() {
             text.push_str(&format!("\n## What failed\n\n{failures}"));
@@ -101,28 +86,16 @@ impl Findings {
     }
 
     fn managers(&self) -> impl Iterator<Item = Kind> {
-        self.targets
-            .iter()
-            .copied()
-            .filter(|kind| *kind != Kind::Direct)
+        self.targets.iter().copied().filter(|kind| *kind != Kind::Direct)
     }
 
     fn figures(&self, figure: Figure, direct: bool, digits: usize) -> Table {
-        let kinds: Vec<Kind> = self
-            .targets
-            .iter()
-            .copied()
-            .filter(|kind| direct || *kind != Kind::Direct)
-            .collect();
+        let kinds: Vec<Kind> = self.targets.iter().copied().filter(|kind| direct || *kind != Kind::Direct).collect();
         let headings = std::iter::once("workload").chain(kinds.iter().map(|k| k.name()));
         let mut table = Table::new(headings);
         for (cell, series) in &self.cells {
             let mut row = vec![cell.name()];
-            row.extend(
-                kinds
-                    .iter()
-                    .map(|kind| number(series.spread(*kind, figure), digits)),
-            );
+            row.extend(kinds.iter().map(|kind| number(series.spread(*kind, figure), digits)));
             table.row(row);
         }
         table
@@ -149,9 +122,7 @@ impl Findings {
         let mut table = Table::new(headings);
         for (cell, series) in &self.cells {
             let ratio = |kind| number(series.ratio(kind, Kind::Direct, tps), 2);
-            let row: Vec<String> = std::iter::once(cell.name())
-                .chain(self.managers().map(ratio))
-                .collect();
+            let row: Vec<String> = std::iter::once(cell.name()).chain(self.managers().map(ratio)).collect();
             if self.targets.contains(&Kind::Direct) {
                 table.row(row);
             }
@@ -160,13 +131,7 @@ impl Findings {
     }
 
     fn idle_table(&self) -> Table {
-        let mut table = Table::new([
-            "manager",
-            "clients",
-            "bytes each",
-            "CPU us per login",
-            "seconds to open",
-        ]);
+        let mut table = Table::new(["manager", "clients", "bytes each", "CPU us per login", "seconds to open"]);
         for (kind, idle) in &self.idle {
             if let Ok(idle) = idle {
                 table.row(vec![
@@ -182,11 +147,8 @@ impl Findings {
     }
 
     fn call_table(&self) -> Table {
-        let counted: Vec<(Kind, &Calls)> = self
-            .calls
-            .iter()
-            .filter_map(|(kind, calls)| Some((*kind, calls.as_ref().ok()?)))
-            .collect();
+        let counted: Vec<(Kind, &Calls)> =
+            self.calls.iter().filter_map(|(kind, calls)| Some((*kind, calls.as_ref().ok()?))).collect();
         let headings = std::iter::once("call").chain(counted.iter().map(|(kind, _)| kind.name()));
         let mut table = Table::new(headings);
         let mut names: Vec<&String> = counted.iter().flat_map(|(_, calls)| calls.keys()).collect();
@@ -207,9 +169,7 @@ impl Findings {
         let mut table = Table::new(["aim", "found", "reached"]);
         let ratio = |name: &str, below, figure: Figure| {
             let (_, series) = self.cells.iter().find(|(cell, _)| cell.name() == name)?;
-            series
-                .ratio(Kind::Pgusher, below, figure)
-                .map(|spread| spread.median)
+            series.ratio(Kind::Pgusher, below, figure).map(|spread| spread.median)
         };
         let bouncer = Kind::PgBouncer;
         let mut aim = |words: &str, found: Option<f64>, reached: fn(f64) -> bool| {
@@ -220,21 +180,9 @@ impl Findings {
         };
         let no_more = |found| found <= 1.0;
         let no_less = |found| found >= 1.0;
-        aim(
-            "CPU at simple-16, of PgBouncer's: at most 1",
-            ratio("simple-16", bouncer, manager_us),
-            no_more,
-        );
-        aim(
-            "CPU at extended-16, of PgBouncer's: at most 1",
-            ratio("extended-16", bouncer, manager_us),
-            no_more,
-        );
-        aim(
-            "throughput at simple-1, of PgBouncer's: at least 1",
-            ratio("simple-1", bouncer, tps),
-            no_less,
-        );
+        aim("CPU at simple-16, of PgBouncer's: at most 1", ratio("simple-16", bouncer, manager_us), no_more);
+        aim("CPU at extended-16, of PgBouncer's: at most 1", ratio("extended-16", bouncer, manager_us), no_more);
+        aim("throughput at simple-1, of PgBouncer's: at least 1", ratio("simple-1", bouncer, tps), no_less);
         aim(
             "throughput at reconnect-trust-16, of PgBouncer's: at least 1",
             ratio("reconnect-trust-16", bouncer, tps),
@@ -246,37 +194,16 @@ impl Findings {
             |found| found >= 15.0,
         );
         let idle = self.idle.iter().find(|(kind, _)| *kind == Kind::Pgusher);
-        let idle = idle
-            .and_then(|(_, idle)| idle.as_ref().ok())
-            .map(|idle| idle.bytes_each / 1024.0);
-        aim("memory of an idle client, KiB: under 2", idle, |found| {
-            found < 2.0
-        });
+        let idle = idle.and_then(|(_, idle)| idle.as_ref().ok()).map(|idle| idle.bytes_each / 1024.0);
+        aim("memory of an idle client, KiB: under 2", idle, |found| found < 2.0);
         let calls = self.calls.iter().find(|(kind, _)| *kind == Kind::Pgusher);
         let calls = calls.and_then(|(_, calls)| calls.as_ref().ok());
         let sum = |names: &[&str]| {
-            calls.map(|calls| {
-                names
-                    .iter()
-                    .filter_map(|n| calls.get(*n))
-                    .fold(0.0, |all, each| all + each)
-            })
+            calls.map(|calls| names.iter().filter_map(|n| calls.get(*n)).fold(0.0, |all, each| all + each))
         };
-        aim(
-            "reads per transaction: 2",
-            sum(&["read", "readv", "recvfrom", "recvmsg"]),
-            |found| found < 2.05,
-        );
-        aim(
-            "writes per transaction: 2",
-            sum(&["write", "writev", "sendto", "sendmsg"]),
-            |found| found < 2.05,
-        );
-        aim(
-            "epoll_ctl per transaction: none",
-            sum(&["epoll_ctl"]),
-            |found| found < 0.05,
-        );
+        aim("reads per transaction: 2", sum(&["read", "readv", "recvfrom", "recvmsg"]), |found| found < 2.05);
+        aim("writes per transaction: 2", sum(&["write", "writev", "sendto", "sendmsg"]), |found| found < 2.05);
+        aim("epoll_ctl per transaction: none", sum(&["epoll_ctl"]), |found| found < 0.05);
         table
     }
 
@@ -308,10 +235,7 @@ fn number(spread: Option<Spread>, digits: usize) -> String {
 }
 
 fn spread(spread: Option<Spread>) -> String {
-    spread.map_or_else(
-        || "-".into(),
-        |s| format!("{:.2} ({:.2} to {:.2})", s.median, s.least, s.most),
-    )
+    spread.map_or_else(|| "-".into(), |s| format!("{:.2} ({:.2} to {:.2})", s.median, s.least, s.most))
 }
 
 /// Writes the generated part into the file, between its markers; makes the file when there is none.
@@ -338,10 +262,7 @@ fn place(old: &str, generated: &str) -> Result<String> {
     let Some((_, after)) = rest.split_once(END) else {
         bail!("the end marker stands before the begin marker");
     };
-    Ok(format!(
-        "{before}{BEGIN}\n\n{}\n\n{END}{after}",
-        generated.trim()
-    ))
+    Ok(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", generated.trim()))
 }
 
 #[cfg(test)]

@@ -56,17 +56,8 @@ impl Series {
     }
 
     /// The spread of `above / below` within each round.
-    pub(crate) fn ratio(
-        &self,
-        above: Kind,
-        below: Kind,
-        figure: fn(&Sample) -> Option<f64>,
-    ) -> Option<Spread> {
-        let pairs = self
-            .samples
-            .get(&above)?
-            .iter()
-            .zip(self.samples.get(&below)?);
+    pub(crate) fn ratio(&self, above: Kind, below: Kind, figure: fn(&Sample) -> Option<f64>) -> Option<Spread> {
+        let pairs = self.samples.get(&above)?.iter().zip(self.samples.get(&below)?);
         let ratios = pairs.filter_map(|(a, b)| {
             let (a, b) = (figure(a.as_ref()?)?, figure(b.as_ref()?)?);
             (b > 0.0).then_some(a / b)
@@ -82,16 +73,8 @@ impl Spread {
         let (least, most) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
         let upper = *values.get(middle)?;
-        let median = if values.len() % 2 == 1 {
-            upper
-        } else {
-            (upper + *values.get(middle - 1)?) / 2.0
-        };
-        Some(Spread {
-            median,
-            least,
-            most,
-        })
+        let median = if values.len() % 2 == 1 { upper } else { (upper + *values.get(middle - 1)?) / 2.0 };
+        Some(Spread { median, least, most })
     }
 }
 
@@ -100,11 +83,7 @@ mod tests {
     use super::*;
 
     fn sample(tps: f64) -> anyhow::Result<Sample> {
-        Ok(Sample {
-            tps,
-            manager_us: Some(tps / 10.0),
-            backend_us: None,
-        })
+        Ok(Sample { tps, manager_us: Some(tps / 10.0), backend_us: None })
     }
 
     #[test]
@@ -114,9 +93,7 @@ mod tests {
             series.add(Kind::Pgusher, sample(one));
             series.add(Kind::PgBouncer, sample(two));
         }
-        let ratio = series
-            .ratio(Kind::Pgusher, Kind::PgBouncer, |s| Some(s.tps))
-            .unwrap();
+        let ratio = series.ratio(Kind::Pgusher, Kind::PgBouncer, |s| Some(s.tps)).unwrap();
         assert_eq!((ratio.least, ratio.median, ratio.most), (2.0, 3.0, 4.0));
     }
 
@@ -127,16 +104,10 @@ mod tests {
         series.add(Kind::PgBouncer, sample(1.0));
         series.add(Kind::Pgusher, sample(8.0));
         series.add(Kind::PgBouncer, sample(4.0));
-        let ratio = series
-            .ratio(Kind::Pgusher, Kind::PgBouncer, |s| Some(s.tps))
-            .unwrap();
+        let ratio = series.ratio(Kind::Pgusher, Kind::PgBouncer, |s| Some(s.tps)).unwrap();
         assert_eq!((ratio.least, ratio.most), (2.0, 2.0));
         assert_eq!(series.failure(Kind::Pgusher), Some("gone"));
-        assert!(
-            series
-                .ratio(Kind::PgusherTwo, Kind::PgBouncer, |s| Some(s.tps))
-                .is_none()
-        );
+        assert!(series.ratio(Kind::PgusherTwo, Kind::PgBouncer, |s| Some(s.tps)).is_none());
     }
 
     #[test]

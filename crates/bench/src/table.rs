@@ -11,9 +11,7 @@ pub(crate) struct Table {
 impl Table {
     /// A table with these headings; the first column is text, the others hold figures.
     pub(crate) fn new<I: Into<String>>(headings: impl IntoIterator<Item = I>) -> Table {
-        Table {
-            rows: vec![headings.into_iter().map(Into::into).collect()],
-        }
+        Table { rows: vec![headings.into_iter().map(Into::into).collect()] }
     }
 
     /// Adds a row.
@@ -32,10 +30,7 @@ impl fmt::Display for Table {
         let columns = self.rows.first().map_or(0, Vec::len);
         let text = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
         let width = |column: usize| {
-            let widths = self
-                .rows
-                .iter()
-                .map(|row| text(row, column).chars().count());
+            let widths = self.rows.iter().map(|row| text(row, column).chars().count());
             widths.max().unwrap_or(0).max(3)
         };
         for (number, row) in self.rows.iter().enumerate() {
@@ -51,11 +46,7 @@ impl fmt::Display for Table {
             if number == 0 {
                 for column in 0..columns {
                     let line = "-".repeat(width(column) + 1);
-                    f.write_str(&if column == 0 {
-                        format!("|{line}-")
-                    } else {
-                        format!("|{line}:")
-                    })?;
+                    f.write_str(&if column == 0 { format!("|{line}-") } else { format!("|{line}:") })?;
                 }
                 writeln!(f, "|")?;
             }

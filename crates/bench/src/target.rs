@@ -52,12 +52,7 @@ impl Manager {
     ///
     /// # Errors
     /// When it does not start or does not answer; with the end of its log.
-    pub(crate) fn start(
-        kind: Kind,
-        server: &Server,
-        login: Login,
-        clients: u32,
-    ) -> Result<Manager> {
+    pub(crate) fn start(kind: Kind, server: &Server, login: Login, clients: u32) -> Result<Manager> {
         let port = free_port()?;
         let tag = format!("{kind:?}-{login:?}-{port}").to_lowercase();
         let folder = server.socket_dir().join(tag);
@@ -72,16 +67,10 @@ impl Manager {
             Kind::PgusherTwo => pgusher(server, port, login, 2)?,
         };
         let out = fs::File::create(&log)?;
-        command
-            .stdin(Stdio::null())
-            .stdout(out.try_clone()?)
-            .stderr(out);
-        let process =
-            Process::spawn(command).with_context(|| format!("starting {}", kind.name()))?;
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let process = Process::spawn(command).with_context(|| format!("starting {}", kind.name()))?;
         let mut manager = Manager { process, port, log };
-        manager
-            .wait_until_it_answers(server, login)
-            .with_context(|| format!("{} with {login:?}", kind.name()))?;
+        manager.wait_until_it_answers(server, login).with_context(|| format!("{} with {login:?}", kind.name()))?;
         Ok(manager)
     }
 
@@ -134,11 +123,7 @@ impl Manager {
             .env("PGCONNECT_TIMEOUT", "10")
             .stdin(Stdio::null())
             .output()?;
-        let said = if output.status.success() {
-            output.stdout
-        } else {
-            output.stderr
-        };
+        let said = if output.status.success() { output.stdout } else { output.stderr };
         Ok(String::from_utf8_lossy(&said).trim().replace('\n', " / "))
     }
 
@@ -164,15 +149,12 @@ pub(crate) fn pgbouncer_program() -> PathBuf {
 /// # Errors
 /// When it is not installed.
 pub(crate) fn pgbouncer_version() -> Result<(u32, u32)> {
-    let output = Command::new(pgbouncer_program())
-        .arg("--version")
-        .output()
-        .map_err(|e| match e.kind() {
-            ErrorKind::NotFound => {
-                anyhow!("PgBouncer is not installed; `scripts/prepare bench` installs it")
-            }
-            _ => anyhow!("running pgbouncer: {e}"),
-        })?;
+    let output = Command::new(pgbouncer_program()).arg("--version").output().map_err(|e| match e.kind() {
+        ErrorKind::NotFound => {
+            anyhow!("PgBouncer is not installed; `scripts/prepare bench` installs it")
+        }
+        _ => anyhow!("running pgbouncer: {e}"),
+    })?;
     let text = String::from_utf8_lossy(&output.stdout);
     parse_version(&text).with_context(|| format!("pgbouncer --version says {:?}", text.trim()))
 }
@@ -188,10 +170,7 @@ pub(crate) fn pgusher_program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let program = own.with_file_name("pgusher");
     if !program.is_file() {
-        bail!(
-            "{} is missing; build it with the same profile",
-            program.display()
-        );
+        bail!("{} is missing; build it with the same profile", program.display());
     }
     Ok(program)
 }
@@ -213,13 +192,7 @@ fn pgusher(server: &Server, port: u16, login: Login, workers: u32) -> Result<Com
     Ok(command)
 }
 
-fn pgbouncer(
-    server: &Server,
-    folder: &Path,
-    port: u16,
-    login: Login,
-    clients: u32,
-) -> Result<Command> {
+fn pgbouncer(server: &Server, folder: &Path, port: u16, login: Login, clients: u32) -> Result<Command> {
     let auth = match login {
         Login::Trust => "trust",
         Login::Scram => "scram-sha-256",
@@ -227,16 +200,9 @@ fn pgbouncer(
     let users = folder.join("users.txt");
     let verifier = server.psql(
         "postgres",
-        &format!(
-            "select coalesce(rolpassword, '') from pg_authid where rolname = '{}'",
-            login.role()
-        ),
+        &format!("select coalesce(rolpassword, '') from pg_authid where rolname = '{}'", login.role()),
     )?;
-    write(
-        server,
-        &users,
-        &format!("\"{}\" \"{verifier}\"\n", login.role()),
-    )?;
+    write(server, &users, &format!("\"{}\" \"{verifier}\"\n", login.role()))?;
     let config = folder.join("pgbouncer.ini");
     // A line for each connection in the log would be measured with it: off in both managers.
     let text = format!(
@@ -257,11 +223,7 @@ fn pgbouncer(
         socket = server.socket_dir().display(),
         server_port = server.port(),
         users = users.display(),
-        prepared = if pgbouncer_version()? >= (1, 21) {
-            "max_prepared_statements = 200\n"
-        } else {
-            ""
-        },
+        prepared = if pgbouncer_version()? >= (1, 21) { "max_prepared_statements = 200\n" } else { "" },
     );
     write(server, &config, &text)?;
     // It refuses to run as root, as the server does.
@@ -278,8 +240,7 @@ fn write(server: &Server, path: &Path, text: &str) -> Result<()> {
 fn own(server: &Server, path: &Path) -> Result<()> {
     let account = server.account();
     if account.dropped {
-        chown(path, Some(account.uid), Some(account.gid))
-            .with_context(|| format!("giving {} away", path.display()))?;
+        chown(path, Some(account.uid), Some(account.gid)).with_context(|| format!("giving {} away", path.display()))?;
     }
     Ok(())
 }
@@ -290,10 +251,7 @@ mod tests {
 
     #[test]
     fn versions_are_read() {
-        assert_eq!(
-            parse_version("PgBouncer 1.18.0\nlibevent 2.1\n"),
-            Some((1, 18))
-        );
+        assert_eq!(parse_version("PgBouncer 1.18.0\nlibevent 2.1\n"), Some((1, 18)));
         assert_eq!(parse_version("PgBouncer 1.25.1"), Some((1, 25)));
         assert_eq!(parse_version("something else"), None);
     }

@@ -20,12 +20,7 @@ pub(crate) type Calls = BTreeMap<String, f64>;
 
 /// True when strace is installed.
 pub(crate) fn available() -> bool {
-    Command::new("strace")
-        .arg("-V")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|s| s.success())
+    Command::new("strace").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
 /// Counts the calls of all threads of the manager.
@@ -35,9 +30,7 @@ pub(crate) fn available() -> bool {
 pub(crate) fn measure(manager: &Manager, server: &Server, cell: Cell) -> Result<Calls> {
     // So that the pool is filled before the count.
     load::run(server, cell, manager.port(), Length::Transactions(200))?;
-    let folder = server
-        .socket_dir()
-        .join(format!("strace-{}", manager.pid()));
+    let folder = server.socket_dir().join(format!("strace-{}", manager.pid()));
     fs::create_dir_all(&folder)?;
     let (summary, said) = (folder.join("summary"), folder.join("said"));
     let mut command = Command::new("strace");
@@ -56,29 +49,17 @@ pub(crate) fn measure(manager: &Manager, server: &Server, cell: Cell) -> Result<
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let outcome = load::run(
-        server,
-        cell,
-        manager.port(),
-        Length::Transactions(TRANSACTIONS),
-    );
+    let outcome = load::run(server, cell, manager.port(), Length::Transactions(TRANSACTIONS));
     strace.signal(Signal::INT)?;
     strace.wait(Duration::from_secs(10))?;
     let outcome = outcome?;
     let text = fs::read_to_string(&summary).context("reading strace's summary")?;
     let calls = parse(&text);
     if calls.is_empty() {
-        bail!(
-            "strace counted nothing: {}",
-            fs::read_to_string(&said)?.trim()
-        );
+        bail!("strace counted nothing: {}", fs::read_to_string(&said)?.trim());
     }
     let each = |count: u64| count as f64 / outcome.transactions as f64;
-    Ok(calls
-        .into_iter()
-        .map(|(name, count)| (name, each(count)))
-        .filter(|(_, each)| *each >= 0.005)
-        .collect())
+    Ok(calls.into_iter().map(|(name, count)| (name, each(count))).filter(|(_, each)| *each >= 0.005).collect())
 }
 
 /// The summary's columns: % time, seconds, usecs/call, calls, errors (may be empty), syscall.
@@ -106,9 +87,6 @@ mod tests {
             50.00    0.000050           5        12           epoll_wait\n\
             ------ ----------- ----------- --------- --------- ----------------\n\
             100.00    0.000100           4        22         2 total\n";
-        assert_eq!(
-            parse(text),
-            [("recvfrom".to_owned(), 10), ("epoll_wait".to_owned(), 12)]
-        );
+        assert_eq!(parse(text), [("recvfrom".to_owned(), 10), ("epoll_wait".to_owned(), 12)]);
     }
 }

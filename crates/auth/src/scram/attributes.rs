@@ -48,11 +48,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// The value of the next attribute, which must be called `name`.
-    pub(super) fn expect(
-        &mut self,
-        name: u8,
-        missing: &'static str,
-    ) -> Result<&'a [u8], AuthError> {
+    pub(super) fn expect(&mut self, name: u8, missing: &'static str) -> Result<&'a [u8], AuthError> {
         match self.next()? {
             Some((found, value)) if found == name => Ok(value),
             Some((b'm', _)) => Err(AuthError::Unsupported("a mandatory SCRAM extension")),
@@ -115,15 +111,7 @@ mod tests {
     fn numbers() {
         assert_eq!(number(b"4096"), Some(4096));
         assert_eq!(number(b"4294967295"), Some(u32::MAX));
-        for bad in [
-            &b""[..],
-            b"-1",
-            b"+1",
-            b" 1",
-            b"4294967296",
-            b"99999999999",
-            b"1x",
-        ] {
+        for bad in [&b""[..], b"-1", b"+1", b" 1", b"4294967296", b"99999999999", b"1x"] {
             assert_eq!(number(bad), None, "{bad:?}");
         }
     }

@@ -52,10 +52,7 @@ enum State {
     First(Credential),
     /// Waits for keys; holds `client-first-bare,server-first,client-final-without-proof` and the
     /// length of the first two with their commas.
-    Keys {
-        auth_message: String,
-        signed_from: usize,
-    },
+    Keys { auth_message: String, signed_from: usize },
     /// Waits for server-final with this signature.
     Final { server_signature: Key },
     /// The server has proved itself.
@@ -67,29 +64,15 @@ enum State {
 impl ClientExchange {
     /// Begins a login. `raw_nonce` must be fresh random bytes for every login.
     #[must_use]
-    pub fn new(
-        credential: Credential,
-        binding: ChannelBinding,
-        raw_nonce: &[u8; RAW_NONCE_LEN],
-    ) -> Self {
+    pub fn new(credential: Credential, binding: ChannelBinding, raw_nonce: &[u8; RAW_NONCE_LEN]) -> Self {
         // The user name is empty: PostgreSQL takes the one of the startup packet.
         Self::with_texts(credential, binding, STANDARD.encode(raw_nonce), "")
     }
 
     /// Also for the published test vectors, whose nonces are not base64.
-    pub(super) fn with_texts(
-        credential: Credential,
-        binding: ChannelBinding,
-        nonce: String,
-        user: &str,
-    ) -> Self {
+    pub(super) fn with_texts(credential: Credential, binding: ChannelBinding, nonce: String, user: &str) -> Self {
         let first_bare = format!("n={user},r={nonce}");
-        Self {
-            binding,
-            nonce,
-            first_bare,
-            state: State::First(credential),
-        }
+        Self { binding, nonce, first_bare, state: State::First(credential) }
     }
 
     /// The mechanism to name in SASLInitialResponse.
@@ -101,9 +84,7 @@ impl ClientExchange {
     /// client-first: the data of SASLInitialResponse.
     #[must_use]
     pub fn first_message(&self) -> Vec<u8> {
-        [self.binding.gs2_header(), &self.first_bare]
-            .concat()
-            .into_bytes()
+        [self.binding.gs2_header(), &self.first_bare].concat().into_bytes()
     }
 
     /// Takes server-first, the data of AuthenticationSASLContinue.
@@ -114,14 +95,11 @@ impl ClientExchange {
     /// [`AuthError::KeysDoNotFit`]; [`AuthError::OutOfTurn`].
     pub fn on_server_first(&mut self, body: &[u8]) -> Result<Step, AuthError> {
         let State::First(credential) = std::mem::replace(&mut self.state, State::Failed) else {
-            return Err(AuthError::OutOfTurn {
-                got: "server-first",
-            });
+            return Err(AuthError::OutOfTurn { got: "server-first" });
         };
         let (full_nonce, parameters) = self.parse_server_first(body)?;
         // All bytes were checked as attributes; extensions may still hold UTF-8, and only that.
-        let server_first = std::str::from_utf8(body)
-            .map_err(|_| AuthError::Protocol("server-first is not UTF-8"))?;
+        let server_first = std::str::from_utf8(body).map_err(|_| AuthError::Protocol("server-first is not UTF-8"))?;
 
         let mut auth_message = format!("{},{server_first},", self.first_bare);
         let signed_from = auth_message.len();
@@ -129,15 +107,10 @@ impl ClientExchange {
         auth_message.push_str(&self.binding.attribute());
         auth_message.push_str(",r=");
         auth_message.push_str(full_nonce);
-        self.state = State::Keys {
-            auth_message,
-            signed_from,
-        };
+        self.state = State::Keys { auth_message, signed_from };
 
         match credential {
-            Credential::Password(password) => {
-                Derivation::new(password, parameters).map(Step::Derive)
-            }
+            Credential::Password(password) => Derivation::new(password, parameters).map(Step::Derive),
             Credential::Keys { keys, made_with } => {
                 if made_with.is_some_and(|made_with| made_with != parameters) {
                     self.state = State::Failed;
@@ -149,28 +122,19 @@ impl ClientExchange {
     }
 
     /// The nonce of both sides, and what to hash a password with.
-    fn parse_server_first<'a>(
-        &self,
-        body: &'a [u8],
-    ) -> Result<(&'a str, KeyParameters), AuthError> {
+    fn parse_server_first<'a>(&self, body: &'a [u8]) -> Result<(&'a str, KeyParameters), AuthError> {
         let mut attributes = Attributes::new(body)?;
         let full_nonce = nonce(attributes.expect(b'r', "server-first has no nonce")?)?;
         let fresh = full_nonce.strip_prefix(self.nonce.as_str());
         if fresh.is_none_or(str::is_empty) {
-            return Err(AuthError::Protocol(
-                "the server's SCRAM nonce does not continue ours",
-            ));
+            return Err(AuthError::Protocol("the server's SCRAM nonce does not continue ours"));
         }
         let salt = attributes.expect(b's', "server-first has no salt")?;
-        let salt = STANDARD
-            .decode(salt)
-            .map_err(|_| AuthError::Protocol("SCRAM salt is not base64"))?;
+        let salt = STANDARD.decode(salt).map_err(|_| AuthError::Protocol("SCRAM salt is not base64"))?;
         let iterations = attributes.expect(b'i', "server-first has no iteration count")?;
         let iterations = number(iterations)
             .filter(|count| (1..=MAX_ITERATIONS).contains(count))
-            .ok_or(AuthError::Protocol(
-                "SCRAM iteration count is not between 1 and 10,000,000",
-            ))?;
+            .ok_or(AuthError::Protocol("SCRAM iteration count is not between 1 and 10,000,000"))?;
         attributes.skip_extensions()?;
         Ok((full_nonce, KeyParameters::new(salt, iterations)?))
     }
@@ -182,10 +146,7 @@ impl ClientExchange {
     /// [`AuthError::OutOfTurn`].
     pub fn on_keys(&mut self, keys: &ScramKeys) -> Result<Vec<u8>, AuthError> {
         let (auth_message, signed_from) = match std::mem::replace(&mut self.state, State::Failed) {
-            State::Keys {
-                auth_message,
-                signed_from,
-            } => (auth_message, signed_from),
+            State::Keys { auth_message, signed_from } => (auth_message, signed_from),
             State::First(_) | State::Final { .. } | State::Done | State::Failed => {
                 return Err(AuthError::OutOfTurn { got: "keys" });
             }
@@ -193,10 +154,7 @@ impl ClientExchange {
         let signature = hmac(&keys.stored_key(), &[auth_message.as_bytes()]);
         let proof = xor(keys.client_key(), &signature);
         let server_signature = hmac(keys.server_key(), &[auth_message.as_bytes()]);
-        let mut message = auth_message
-            .get(signed_from..)
-            .unwrap_or_default()
-            .to_owned();
+        let mut message = auth_message.get(signed_from..).unwrap_or_default().to_owned();
         message.push_str(",p=");
         STANDARD.encode_string(proof.as_slice(), &mut message);
         self.state = State::Final { server_signature };
@@ -223,19 +181,15 @@ impl ClientExchange {
     /// [`AuthError::Refused`] for an `e=` attribute; [`AuthError::Protocol`];
     /// [`AuthError::OutOfTurn`].
     pub fn on_server_final(&mut self, body: &[u8]) -> Result<(), AuthError> {
-        let State::Final { server_signature } = std::mem::replace(&mut self.state, State::Failed)
-        else {
-            return Err(AuthError::OutOfTurn {
-                got: "server-final",
-            });
+        let State::Final { server_signature } = std::mem::replace(&mut self.state, State::Failed) else {
+            return Err(AuthError::OutOfTurn { got: "server-final" });
         };
         let mut attributes = Attributes::new(body)?;
         match attributes.next()? {
             Some((b'v', value)) => {
                 attributes.skip_extensions()?;
-                let signature = STANDARD
-                    .decode(value)
-                    .map_err(|_| AuthError::Protocol("the server's signature is not base64"))?;
+                let signature =
+                    STANDARD.decode(value).map_err(|_| AuthError::Protocol("the server's signature is not base64"))?;
                 if bool::from(signature.as_slice().ct_eq(server_signature.as_slice())) {
                     self.state = State::Done;
                     Ok(())

@@ -48,9 +48,6 @@ mod tests {
         let key = [7u8; 32];
         let mut reference = Hmac::<sha2::Sha256>::new_from_slice(&key).expect("any length");
         reference.update(b"Hi There");
-        assert_eq!(
-            hmac(&key, &[b"Hi ", b"There"]).as_slice(),
-            reference.finalize().into_bytes().as_slice()
-        );
+        assert_eq!(hmac(&key, &[b"Hi ", b"There"]).as_slice(), reference.finalize().into_bytes().as_slice());
     }
 }

@@ -69,10 +69,7 @@ impl ScramKeys {
     /// Puts keys together that were recovered or derived elsewhere.
     #[must_use]
     pub fn new(client_key: [u8; KEY_LEN], server_key: [u8; KEY_LEN]) -> Self {
-        Self {
-            client_key: Zeroizing::new(client_key),
-            server_key: Zeroizing::new(server_key),
-        }
+        Self { client_key: Zeroizing::new(client_key), server_key: Zeroizing::new(server_key) }
     }
 
     /// Proves the client to the server. As valuable as the password.
@@ -114,14 +111,9 @@ impl Derivation {
     /// [`AuthError::Unsupported`] for more than [`MAX_ITERATIONS`].
     pub fn new(password: Password, parameters: KeyParameters) -> Result<Self, AuthError> {
         if parameters.iterations() > MAX_ITERATIONS {
-            return Err(AuthError::Unsupported(
-                "more than 10,000,000 SCRAM iterations",
-            ));
+            return Err(AuthError::Unsupported("more than 10,000,000 SCRAM iterations"));
         }
-        Ok(Self {
-            password,
-            parameters,
-        })
+        Ok(Self { password, parameters })
     }
 
     /// The password to be hashed.
@@ -141,15 +133,7 @@ impl Derivation {
     pub fn run(&self) -> ScramKeys {
         let prepared = self.password.prepared();
         let mut salted: Key = Zeroizing::new([0u8; KEY_LEN]);
-        pbkdf2::pbkdf2_hmac::<Sha256>(
-            &prepared,
-            self.parameters.salt(),
-            self.parameters.iterations(),
-            &mut *salted,
-        );
-        ScramKeys {
-            client_key: hmac(&salted, &[b"Client Key"]),
-            server_key: hmac(&salted, &[b"Server Key"]),
-        }
+        pbkdf2::pbkdf2_hmac::<Sha256>(&prepared, self.parameters.salt(), self.parameters.iterations(), &mut *salted);
+        ScramKeys { client_key: hmac(&salted, &[b"Client Key"]), server_key: hmac(&salted, &[b"Server Key"]) }
     }
 }

@@ -33,9 +33,7 @@ impl Mechanism {
         [Self::ScramSha256, Self::ScramSha256Plus]
             .into_iter()
             .find(|known| known.name().as_bytes() == name)
-            .ok_or(AuthError::Protocol(
-                "the client selected a SASL mechanism that was not offered",
-            ))
+            .ok_or(AuthError::Protocol("the client selected a SASL mechanism that was not offered"))
     }
 }
 
@@ -74,10 +72,9 @@ impl OfferedMechanisms {
     #[must_use]
     pub fn body(self) -> Vec<u8> {
         let mut body = Vec::new();
-        for (offered, mechanism) in [
-            (self.scram_plus, Mechanism::ScramSha256Plus),
-            (self.scram, Mechanism::ScramSha256),
-        ] {
+        for (offered, mechanism) in
+            [(self.scram_plus, Mechanism::ScramSha256Plus), (self.scram, Mechanism::ScramSha256)]
+        {
             if offered {
                 body.extend_from_slice(mechanism.name().as_bytes());
                 body.push(0);
@@ -130,36 +127,26 @@ impl ChannelBinding {
     /// certificate has no defined hash (Ed25519): logging in unbound would let somebody in the middle
     /// pick such a certificate to switch binding off. [`AuthError::ChannelBinding`] when binding is
     /// required but not possible, or offered without TLS.
-    pub fn choose(
-        offered: OfferedMechanisms,
-        transport: Transport,
-        policy: BindingPolicy,
-    ) -> Result<Self, AuthError> {
+    pub fn choose(offered: OfferedMechanisms, transport: Transport, policy: BindingPolicy) -> Result<Self, AuthError> {
         if offered.scram_plus && transport == Transport::Plain {
-            return Err(AuthError::ChannelBinding(
-                "the server offered SCRAM-SHA-256-PLUS on a connection without TLS",
-            ));
+            return Err(AuthError::ChannelBinding("the server offered SCRAM-SHA-256-PLUS on a connection without TLS"));
         }
         let choice = match (transport, policy) {
-            (Transport::Tls(hash), BindingPolicy::Prefer | BindingPolicy::Require)
-                if offered.scram_plus =>
-            {
+            (Transport::Tls(hash), BindingPolicy::Prefer | BindingPolicy::Require) if offered.scram_plus => {
                 Self::EndPoint(hash?)
             }
             (Transport::Tls(_), BindingPolicy::Prefer) => Self::NotOffered,
             (_, BindingPolicy::Require) => {
-                return Err(AuthError::ChannelBinding(
-                    "channel binding is required, but the server does not offer it",
-                ));
+                return Err(AuthError::ChannelBinding("channel binding is required, but the server does not offer it"));
             }
             (Transport::Plain, BindingPolicy::Prefer) | (_, BindingPolicy::Disable) => Self::None,
         };
         match choice {
             Self::EndPoint(_) => Ok(choice),
             Self::None | Self::NotOffered if offered.scram => Ok(choice),
-            Self::None | Self::NotOffered => Err(AuthError::Unsupported(
-                "none of the server's SASL authentication mechanisms",
-            )),
+            Self::None | Self::NotOffered => {
+                Err(AuthError::Unsupported("none of the server's SASL authentication mechanisms"))
+            }
         }
     }
 

@@ -34,14 +34,8 @@ impl MockSecret {
 
     /// A verifier that no password is known for.
     pub(super) fn verifier(&self, user: &[u8], iterations: u32) -> Result<Verifier, AuthError> {
-        let keys = ScramKeys::new(
-            *hmac(&self.0, &[b"client key:", user]),
-            *hmac(&self.0, &[b"server key:", user]),
-        );
-        Ok(Verifier::from_keys(
-            &keys,
-            self.parameters(user, iterations)?,
-        ))
+        let keys = ScramKeys::new(*hmac(&self.0, &[b"client key:", user]), *hmac(&self.0, &[b"server key:", user]));
+        Ok(Verifier::from_keys(&keys, self.parameters(user, iterations)?))
     }
 }
 
@@ -69,14 +63,9 @@ mod tests {
         assert!(verifier.accepts(&keys), "these are the invented keys");
 
         let login = |mut server: ServerExchange| {
-            let credential = Credential::Keys {
-                keys: keys.clone(),
-                made_with: Some(made_with.clone()),
-            };
+            let credential = Credential::Keys { keys: keys.clone(), made_with: Some(made_with.clone()) };
             let mut client = ClientExchange::new(credential, ChannelBinding::None, &[1; 18]);
-            let first = server
-                .on_client_first(client.mechanism(), &client.first_message())
-                .expect("well formed");
+            let first = server.on_client_first(client.mechanism(), &client.first_message()).expect("well formed");
             let last = client.respond(&first).expect("the parameters fit");
             server.on_client_final(&last).err()
         };

@@ -1,9 +1,7 @@
 //! The published exchange of RFC 7677, 3, run through both roles. Here and not in `tests/`, because its
 //! nonces are not base64 and its user is named.
 
-use super::{
-    ChannelBinding, ClientExchange, Credential, KeyParameters, Mechanism, ServerExchange, Verifier,
-};
+use super::{ChannelBinding, ClientExchange, Credential, KeyParameters, Mechanism, ServerExchange, Verifier};
 use crate::AuthError;
 
 const CLIENT_FIRST: &[u8] = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
@@ -14,9 +12,7 @@ const CLIENT_FINAL: &[u8] = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIl
 const SERVER_FINAL: &[u8] = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
 
 /// The salt of the exchange.
-const SALT: [u8; 16] = [
-    0x5b, 0x6d, 0x99, 0x68, 0x9d, 0x12, 0x35, 0x8e, 0xec, 0xa0, 0x4b, 0x14, 0x12, 0x36, 0xfa, 0x81,
-];
+const SALT: [u8; 16] = [0x5b, 0x6d, 0x99, 0x68, 0x9d, 0x12, 0x35, 0x8e, 0xec, 0xa0, 0x4b, 0x14, 0x12, 0x36, 0xfa, 0x81];
 
 fn client() -> ClientExchange {
     ClientExchange::with_texts(
@@ -57,11 +53,7 @@ fn server_role() {
 #[test]
 fn server_role_refuses_the_proof_of_another_password() {
     let mut server = server("pencils");
-    assert!(
-        server
-            .on_client_first(Mechanism::ScramSha256, CLIENT_FIRST)
-            .is_ok()
-    );
+    assert!(server.on_client_first(Mechanism::ScramSha256, CLIENT_FIRST).is_ok());
     let refused = server.on_client_final(CLIENT_FINAL);
     assert_eq!(refused.err(), Some(AuthError::WrongPassword));
 }
@@ -69,17 +61,11 @@ fn server_role_refuses_the_proof_of_another_password() {
 #[test]
 fn client_role_refuses_another_signature() {
     for (last, error) in [
-        (
-            &b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="[..],
-            AuthError::ServerNotAuthentic,
-        ),
+        (&b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="[..], AuthError::ServerNotAuthentic),
         (b"v=6rri", AuthError::ServerNotAuthentic),
         (b"v=", AuthError::ServerNotAuthentic),
         (b"e=invalid-proof", AuthError::WrongPassword),
-        (
-            b"e=unknown-user\xff\x1b[2J",
-            AuthError::Refused("unknown-user??[2J".to_owned()),
-        ),
+        (b"e=unknown-user\xff\x1b[2J", AuthError::Refused("unknown-user??[2J".to_owned())),
         (b"", AuthError::Protocol("server-final has no signature")),
     ] {
         let mut client = client();

@@ -52,11 +52,7 @@ impl ServerExchange {
     /// Checks a client against `verifier`. `offered` is the hash of our certificate exactly when the
     /// client was offered SCRAM-SHA-256-PLUS. `raw_nonce` must be fresh random bytes for every login.
     #[must_use]
-    pub fn new(
-        verifier: Verifier,
-        offered: Option<CertificateHash>,
-        raw_nonce: &[u8; RAW_NONCE_LEN],
-    ) -> Self {
+    pub fn new(verifier: Verifier, offered: Option<CertificateHash>, raw_nonce: &[u8; RAW_NONCE_LEN]) -> Self {
         Self::with_text_nonce(verifier, false, offered, STANDARD.encode(raw_nonce))
     }
 
@@ -85,13 +81,7 @@ impl ServerExchange {
         offered: Option<CertificateHash>,
         nonce: String,
     ) -> Self {
-        Self {
-            verifier,
-            doomed,
-            offered,
-            nonce,
-            state: State::First,
-        }
+        Self { verifier, doomed, offered, nonce, state: State::First }
     }
 
     /// Takes client-first and gives server-first, the data of AuthenticationSASLContinue. A client may
@@ -102,18 +92,9 @@ impl ServerExchange {
     /// [`AuthError::Protocol`]; [`AuthError::Unsupported`] for an authorization identity, a mandatory
     /// extension or another kind of channel binding; [`AuthError::ChannelBinding`] when the client
     /// believes that we did not offer to bind although we did; [`AuthError::OutOfTurn`].
-    pub fn on_client_first(
-        &mut self,
-        mechanism: Mechanism,
-        body: &[u8],
-    ) -> Result<Vec<u8>, AuthError> {
-        if !matches!(
-            std::mem::replace(&mut self.state, State::Over),
-            State::First
-        ) {
-            return Err(AuthError::OutOfTurn {
-                got: "client-first",
-            });
+    pub fn on_client_first(&mut self, mechanism: Mechanism, body: &[u8]) -> Result<Vec<u8>, AuthError> {
+        if !matches!(std::mem::replace(&mut self.state, State::Over), State::First) {
+            return Err(AuthError::OutOfTurn { got: "client-first" });
         }
         let (binding, bare) = self.gs2_header(mechanism, body)?;
         let mut attributes = Attributes::new(bare)?;
@@ -124,25 +105,14 @@ impl ServerExchange {
 
         let full_nonce = format!("{client_nonce}{}", self.nonce);
         let parameters = self.verifier.parameters();
-        let server_first = format!(
-            "r={full_nonce},s={},i={}",
-            STANDARD.encode(parameters.salt()),
-            parameters.iterations()
-        );
-        self.state = State::Final {
-            signed: [bare, b",", server_first.as_bytes(), b","].concat(),
-            full_nonce,
-            binding,
-        };
+        let server_first =
+            format!("r={full_nonce},s={},i={}", STANDARD.encode(parameters.salt()), parameters.iterations());
+        self.state = State::Final { signed: [bare, b",", server_first.as_bytes(), b","].concat(), full_nonce, binding };
         Ok(server_first.into_bytes())
     }
 
     /// Reads the gs2 header (RFC 5802, 7) and gives what follows it.
-    fn gs2_header<'a>(
-        &self,
-        mechanism: Mechanism,
-        body: &'a [u8],
-    ) -> Result<(ChannelBinding, &'a [u8]), AuthError> {
+    fn gs2_header<'a>(&self, mechanism: Mechanism, body: &'a [u8]) -> Result<(ChannelBinding, &'a [u8]), AuthError> {
         let comma = body
             .iter()
             .take(64)
@@ -151,9 +121,7 @@ impl ServerExchange {
         let (flag, rest) = body.split_at_checked(comma).unwrap_or_default();
         let binding = match (flag, mechanism, &self.offered) {
             (_, Mechanism::ScramSha256Plus, None) => {
-                return Err(AuthError::Protocol(
-                    "the client selected SCRAM-SHA-256-PLUS, which was not offered",
-                ));
+                return Err(AuthError::Protocol("the client selected SCRAM-SHA-256-PLUS, which was not offered"));
             }
             (b"n" | b"y", Mechanism::ScramSha256Plus, Some(_)) => {
                 return Err(AuthError::Protocol(
@@ -176,17 +144,13 @@ impl ServerExchange {
                 ChannelBinding::EndPoint(hash.clone())
             }
             ([b'p', b'=', ..], Mechanism::ScramSha256Plus, Some(_)) => {
-                return Err(AuthError::Unsupported(
-                    "a channel binding other than tls-server-end-point",
-                ));
+                return Err(AuthError::Unsupported("a channel binding other than tls-server-end-point"));
             }
             _ => return Err(AuthError::Protocol("unknown channel binding flag")),
         };
         match rest {
             [b',', b',', bare @ ..] => Ok((binding, bare)),
-            [b',', b'a', b'=', ..] => Err(AuthError::Unsupported(
-                "a SCRAM authorization identity other than the user",
-            )),
+            [b',', b'a', b'=', ..] => Err(AuthError::Unsupported("a SCRAM authorization identity other than the user")),
             _ => Err(AuthError::Protocol("client-first has no gs2 header")),
         }
     }
@@ -197,15 +161,8 @@ impl ServerExchange {
     /// [`AuthError::WrongPassword`]; [`AuthError::ChannelBinding`] when the client saw another
     /// certificate than ours; [`AuthError::Protocol`]; [`AuthError::OutOfTurn`].
     pub fn on_client_final(&mut self, body: &[u8]) -> Result<Accepted, AuthError> {
-        let State::Final {
-            mut signed,
-            full_nonce,
-            binding,
-        } = std::mem::replace(&mut self.state, State::Over)
-        else {
-            return Err(AuthError::OutOfTurn {
-                got: "client-final",
-            });
+        let State::Final { mut signed, full_nonce, binding } = std::mem::replace(&mut self.state, State::Over) else {
+            return Err(AuthError::OutOfTurn { got: "client-final" });
         };
         let mut attributes = Attributes::new(body)?;
         let header = attributes.expect(b'c', "client-final has no channel binding")?;
@@ -244,14 +201,12 @@ impl ServerExchange {
         let client_signature = hmac(self.verifier.stored_key(), &[&signed]);
         let client_key = xor(&proof, &client_signature);
         let server_signature = hmac(self.verifier.server_key(), &[&signed]);
-        let proven = sha256(&*client_key).ct_eq(self.verifier.stored_key())
-            & !Choice::from(u8::from(self.doomed));
+        let proven = sha256(&*client_key).ct_eq(self.verifier.stored_key()) & !Choice::from(u8::from(self.doomed));
         if !bool::from(proven) {
             return Err(AuthError::WrongPassword);
         }
         Ok(Accepted {
-            server_final: format!("v={}", STANDARD.encode(server_signature.as_slice()))
-                .into_bytes(),
+            server_final: format!("v={}", STANDARD.encode(server_signature.as_slice())).into_bytes(),
             keys: ScramKeys::new(*client_key, *self.verifier.server_key()),
             parameters: self.verifier.parameters().clone(),
             channel_bound: matches!(binding, ChannelBinding::EndPoint(_)),
@@ -279,9 +234,7 @@ impl fmt::Debug for ServerExchange {
 
 impl fmt::Debug for Accepted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Accepted")
-            .field("channel_bound", &self.channel_bound)
-            .finish_non_exhaustive()
+        f.debug_struct("Accepted").field("channel_bound", &self.channel_bound).finish_non_exhaustive()
     }
 }
 

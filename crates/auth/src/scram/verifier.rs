@@ -29,11 +29,7 @@ impl Verifier {
     ///
     /// # Errors
     /// [`AuthError::Protocol`] or [`AuthError::Unsupported`] for parameters out of range.
-    pub fn from_password(
-        password: &Password,
-        salt: &[u8],
-        iterations: u32,
-    ) -> Result<Self, AuthError> {
+    pub fn from_password(password: &Password, salt: &[u8], iterations: u32) -> Result<Self, AuthError> {
         let parameters = KeyParameters::new(salt, iterations)?;
         let keys = Derivation::new(password.clone(), parameters.clone())?.run();
         Ok(Self::from_keys(&keys, parameters))
@@ -42,11 +38,7 @@ impl Verifier {
     /// Makes the verifier that belongs to keys.
     #[must_use]
     pub fn from_keys(keys: &ScramKeys, parameters: KeyParameters) -> Self {
-        Self {
-            parameters,
-            stored_key: keys.stored_key(),
-            server_key: Zeroizing::new(*keys.server_key()),
-        }
+        Self { parameters, stored_key: keys.stored_key(), server_key: Zeroizing::new(*keys.server_key()) }
     }
 
     /// Reads the text form.
@@ -96,9 +88,7 @@ impl Verifier {
     /// The keys are those of this verifier. Constant time.
     #[must_use]
     pub fn accepts(&self, keys: &ScramKeys) -> bool {
-        bool::from(
-            keys.stored_key().ct_eq(&*self.stored_key) & keys.server_key().ct_eq(&*self.server_key),
-        )
+        bool::from(keys.stored_key().ct_eq(&*self.stored_key) & keys.server_key().ct_eq(&*self.server_key))
     }
 
     pub(super) fn stored_key(&self) -> &[u8; KEY_LEN] {
@@ -113,10 +103,7 @@ impl Verifier {
 impl PartialEq for Verifier {
     fn eq(&self, other: &Self) -> bool {
         self.parameters == other.parameters
-            && bool::from(
-                self.stored_key.ct_eq(&*other.stored_key)
-                    & self.server_key.ct_eq(&*other.server_key),
-            )
+            && bool::from(self.stored_key.ct_eq(&*other.stored_key) & self.server_key.ct_eq(&*other.server_key))
     }
 }
 
@@ -124,9 +111,7 @@ impl Eq for Verifier {}
 
 impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verifier")
-            .field("parameters", &self.parameters)
-            .finish_non_exhaustive()
+        f.debug_struct("Verifier").field("parameters", &self.parameters).finish_non_exhaustive()
     }
 }
 
