@@ -32,30 +32,15 @@ fn choose(passwd: &str, uid: u32, gid: u32) -> Account {
     let entries: Vec<(&str, u32, u32)> = passwd.lines().filter_map(parse_line).collect();
     if uid != 0 {
         let name = entries.iter().find(|e| e.1 == uid).map(|e| e.0.to_owned());
-        return Account {
-            name,
-            uid,
-            gid,
-            dropped: false,
-        };
+        return Account { name, uid, gid, dropped: false };
     }
     for wanted in ["postgres", "nobody"] {
         // An entry with the number 0 would be root under another name.
         if let Some(e) = entries.iter().find(|e| e.0 == wanted && e.1 != 0) {
-            return Account {
-                name: Some(e.0.to_owned()),
-                uid: e.1,
-                gid: e.2,
-                dropped: true,
-            };
+            return Account { name: Some(e.0.to_owned()), uid: e.1, gid: e.2, dropped: true };
         }
     }
-    Account {
-        name: None,
-        uid: 65534,
-        gid: 65534,
-        dropped: true,
-    }
+    Account { name: None, uid: 65534, gid: 65534, dropped: true }
 }
 
 /// One line of `/etc/passwd`: name, password, uid, gid, and more that is not needed (passwd(5)).
@@ -90,20 +75,12 @@ impl Account {
 
     /// Gives a file or a folder to this account; does nothing when nothing is given up.
     pub(crate) fn own(&self, path: &Path) -> std::io::Result<()> {
-        if self.dropped {
-            lchown(path, Some(self.uid), Some(self.gid))
-        } else {
-            Ok(())
-        }
+        if self.dropped { lchown(path, Some(self.uid), Some(self.gid)) } else { Ok(()) }
     }
 
     /// As [`Account::own`], following a final symbolic link: for paths of which the caller knows that they are its own.
     pub(crate) fn own_target(&self, path: &Path) -> std::io::Result<()> {
-        if self.dropped {
-            chown(path, Some(self.uid), Some(self.gid))
-        } else {
-            Ok(())
-        }
+        if self.dropped { chown(path, Some(self.uid), Some(self.gid)) } else { Ok(()) }
     }
 }
 
@@ -120,10 +97,7 @@ mod tests {
     #[test]
     fn root_becomes_postgres_then_nobody_then_a_number() {
         let account = choose(PASSWD, 0, 0);
-        assert_eq!(
-            (account.uid, account.gid, account.dropped),
-            (101, 104, true)
-        );
+        assert_eq!((account.uid, account.gid, account.dropped), (101, 104, true));
         let without = PASSWD.replace("postgres:", "other:");
         let account = choose(&without, 0, 0);
         assert_eq!(account.name.as_deref(), Some("nobody"));

@@ -41,9 +41,8 @@ impl Binaries {
     pub fn find(account: &Account) -> Result<Binaries> {
         if let Some(folder) = std::env::var_os("PGUSHER_PG_BIN").filter(|v| !v.is_empty()) {
             let folder = PathBuf::from(folder);
-            return probe(&folder, account).map_err(|why| {
-                Error::NotFound(format!("PGUSHER_PG_BIN={}: {why}", folder.display()))
-            });
+            return probe(&folder, account)
+                .map_err(|why| Error::NotFound(format!("PGUSHER_PG_BIN={}: {why}", folder.display())));
         }
         search(candidates(), account)
     }
@@ -78,11 +77,7 @@ fn search(folders: Vec<PathBuf>, account: &Account) -> Result<Binaries> {
     }
     let os_release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let advice = install::advice(std::env::consts::OS, &os_release);
-    let tried = if tried.is_empty() {
-        String::new()
-    } else {
-        format!("\nLooked at:\n{}", tried.join("\n"))
-    };
+    let tried = if tried.is_empty() { String::new() } else { format!("\nLooked at:\n{}", tried.join("\n")) };
     Err(Error::NotFound(format!(
         "PostgreSQL's server programs (initdb and postgres) were not found.\n{advice}\n\
          Or name their folder in PGUSHER_PG_BIN.{tried}"
@@ -126,12 +121,7 @@ fn path_folders() -> impl Iterator<Item = PathBuf> {
 }
 
 fn pg_config() -> Option<PathBuf> {
-    let output = Command::new("pg_config")
-        .arg("--bindir")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
+    let output = Command::new("pg_config").arg("--bindir").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let folder = text.trim();
     (output.status.success() && !folder.is_empty()).then(|| folder.into())
@@ -166,22 +156,13 @@ fn probe(folder: &Path, account: &Account) -> std::result::Result<Binaries, Stri
         return Err(format!("postgres is {postgres}, initdb is {initdb}"));
     }
     if postgres.major < 12 {
-        return Err(format!(
-            "version {postgres} is too old, 12 or later is needed"
-        ));
+        return Err(format!("version {postgres} is too old, 12 or later is needed"));
     }
-    Ok(Binaries {
-        folder: folder.to_path_buf(),
-        version: postgres,
-    })
+    Ok(Binaries { folder: folder.to_path_buf(), version: postgres })
 }
 
 fn version_of(program: &Path, account: &Account) -> std::result::Result<Version, String> {
-    let name = program
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let output = account
         .command(program)
         .arg("--version")
@@ -198,10 +179,7 @@ fn version_of(program: &Path, account: &Account) -> std::result::Result<Version,
 /// `postgres (PostgreSQL) 15.20 (Debian 15.20-0+deb12u1)`
 fn parse_version(text: &str) -> Option<Version> {
     let text = text.split_once("(PostgreSQL)")?.1.trim();
-    Some(Version {
-        major: leading_number(text)?,
-        text: text.to_owned(),
-    })
+    Some(Version { major: leading_number(text)?, text: text.to_owned() })
 }
 
 #[cfg(test)]
@@ -217,22 +195,16 @@ mod tests {
 
     #[test]
     fn versions_are_read() {
-        let version =
-            parse_version("postgres (PostgreSQL) 15.20 (Debian 15.20-0+deb12u1)\n").unwrap();
+        let version = parse_version("postgres (PostgreSQL) 15.20 (Debian 15.20-0+deb12u1)\n").unwrap();
         assert_eq!(version.major, 15);
         assert_eq!(version.text, "15.20 (Debian 15.20-0+deb12u1)");
-        assert_eq!(
-            parse_version("initdb (PostgreSQL) 18beta1").unwrap().major,
-            18
-        );
+        assert_eq!(parse_version("initdb (PostgreSQL) 18beta1").unwrap().major, 18);
         assert!(parse_version("postgres 15").is_none());
     }
 
     #[test]
     fn nothing_found_says_what_to_install() {
-        let error = search(Vec::new(), &server_account())
-            .unwrap_err()
-            .to_string();
+        let error = search(Vec::new(), &server_account()).unwrap_err().to_string();
         assert!(error.contains("nstall"), "{error}");
         assert!(error.contains("initdb and postgres"), "{error}");
         assert!(error.contains("PGUSHER_PG_BIN"), "{error}");
@@ -241,33 +213,14 @@ mod tests {
     #[test]
     fn a_folder_needs_both_programs_of_one_version() {
         let account = server_account();
-        let folder = tempfile::Builder::new()
-            .permissions(fs::Permissions::from_mode(0o755))
-            .tempdir()
-            .unwrap();
-        script(
-            &folder.path().join("postgres"),
-            "#!/bin/sh\necho 'postgres (PostgreSQL) 15.2'\n",
-        );
-        let error = search(vec![folder.path().into()], &account)
-            .unwrap_err()
-            .to_string();
+        let folder = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+        script(&folder.path().join("postgres"), "#!/bin/sh\necho 'postgres (PostgreSQL) 15.2'\n");
+        let error = search(vec![folder.path().into()], &account).unwrap_err().to_string();
         assert!(error.contains("initdb cannot be run"), "{error}");
-        script(
-            &folder.path().join("initdb"),
-            "#!/bin/sh\necho 'initdb (PostgreSQL) 14.9'\n",
-        );
-        let error = search(vec![folder.path().into()], &account)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("postgres is 15.2, initdb is 14.9"),
-            "{error}"
-        );
-        script(
-            &folder.path().join("initdb"),
-            "#!/bin/sh\necho 'initdb (PostgreSQL) 15.2'\n",
-        );
+        script(&folder.path().join("initdb"), "#!/bin/sh\necho 'initdb (PostgreSQL) 14.9'\n");
+        let error = search(vec![folder.path().into()], &account).unwrap_err().to_string();
+        assert!(error.contains("postgres is 15.2, initdb is 14.9"), "{error}");
+        script(&folder.path().join("initdb"), "#!/bin/sh\necho 'initdb (PostgreSQL) 15.2'\n");
         let found = search(vec![folder.path().into()], &account).unwrap();
         assert_eq!(found.version().major, 15);
         assert_eq!(found.folder(), folder.path());
@@ -280,17 +233,8 @@ mod tests {
             fs::create_dir(parent.path().join(name)).unwrap();
         }
         let found = versioned(parent.path(), "postgresql", "bin");
-        let names: Vec<String> = found
-            .iter()
-            .map(|p| {
-                p.parent()
-                    .unwrap()
-                    .file_name()
-                    .unwrap()
-                    .to_string_lossy()
-                    .into_owned()
-            })
-            .collect();
+        let names: Vec<String> =
+            found.iter().map(|p| p.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned()).collect();
         assert_eq!(names, ["postgresql@17", "postgresql@16", "postgresql@9"]);
     }
 }

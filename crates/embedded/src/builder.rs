@@ -143,11 +143,7 @@ impl Builder {
     /// Turns TLS on with this certificate (chain) and private key, both PEM.
     pub fn tls(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Builder {
         let clients = self.tls.and_then(|tls| tls.clients);
-        self.tls = Some(Tls {
-            certificate: certificate.into(),
-            key: key.into(),
-            clients,
-        });
+        self.tls = Some(Tls { certificate: certificate.into(), key: key.into(), clients });
         self
     }
 
@@ -181,25 +177,13 @@ impl Builder {
             Some(binaries) => binaries.clone(),
             None => Binaries::find(home.account())?,
         };
-        if self
-            .password
-            .as_ref()
-            .is_some_and(|p| p.contains(['\n', '\r', '\0']))
-        {
-            return Err(Error::Option(
-                "the password of a server may not hold a line break".into(),
-            ));
+        if self.password.as_ref().is_some_and(|p| p.contains(['\n', '\r', '\0'])) {
+            return Err(Error::Option("the password of a server may not hold a line break".into()));
         }
         let folder = home.new_folder()?;
-        let made = self.make_cluster(home, &binaries, &folder).and_then(|()| {
-            Server::start(
-                home.account(),
-                binaries,
-                folder.clone(),
-                self.superuser,
-                self.password,
-            )
-        });
+        let made = self
+            .make_cluster(home, &binaries, &folder)
+            .and_then(|()| Server::start(home.account(), binaries, folder.clone(), self.superuser, self.password));
         if made.is_err() {
             let _ = fs::remove_dir_all(&folder);
         }
@@ -223,11 +207,7 @@ impl Builder {
             }
         }
         write_private(account, &data.join("pg_hba.conf"), &self.hba_file())?;
-        write_private(
-            account,
-            &data.join("pgusher.conf"),
-            &self.settings_file(folder)?,
-        )?;
+        write_private(account, &data.join("pgusher.conf"), &self.settings_file(folder)?)?;
         let main = data.join("postgresql.conf");
         fs::OpenOptions::new()
             .append(true)
@@ -257,9 +237,8 @@ impl Builder {
     }
 
     fn settings_file(&self, folder: &Path) -> Result<String> {
-        let folder = folder
-            .to_str()
-            .ok_or_else(|| Error::Option(format!("the path {} is not UTF-8", folder.display())))?;
+        let folder =
+            folder.to_str().ok_or_else(|| Error::Option(format!("the path {} is not UTF-8", folder.display())))?;
         let mut pairs: Vec<(&str, &str)> = vec![
             ("listen_addresses", "127.0.0.1"),
             ("unix_socket_directories", folder),
@@ -270,18 +249,10 @@ impl Builder {
             ("dynamic_shared_memory_type", "mmap"),
         ];
         if !self.durable {
-            pairs.extend([
-                ("fsync", "off"),
-                ("synchronous_commit", "off"),
-                ("full_page_writes", "off"),
-            ]);
+            pairs.extend([("fsync", "off"), ("synchronous_commit", "off"), ("full_page_writes", "off")]);
         }
         if let Some(tls) = &self.tls {
-            pairs.extend([
-                ("ssl", "on"),
-                ("ssl_cert_file", "server.crt"),
-                ("ssl_key_file", "server.key"),
-            ]);
+            pairs.extend([("ssl", "on"), ("ssl_cert_file", "server.crt"), ("ssl_key_file", "server.key")]);
             if tls.clients.is_some() {
                 pairs.push(("ssl_ca_file", "clients.crt"));
             }
@@ -291,9 +262,7 @@ impl Builder {
         for (name, value) in pairs {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
             if name.is_empty() || !name.chars().all(plain) || value.contains(['\n', '\r', '\0']) {
-                return Err(Error::Option(format!(
-                    "the setting {name:?} cannot be written to a file"
-                )));
+                return Err(Error::Option(format!("the setting {name:?} cannot be written to a file")));
             }
             // Within quotes a backslash is an escape as well (the server's guc-file.l).
             let value = value.replace('\\', "\\\\").replace('\'', "''");
@@ -303,38 +272,21 @@ impl Builder {
     }
 
     /// In single-user mode, so that it works whatever the server asks of its clients. One line is one statement there.
-    fn store_password(
-        &self,
-        account: &Account,
-        binaries: &Binaries,
-        data: &Path,
-        password: &str,
-    ) -> Result<()> {
+    fn store_password(&self, account: &Account, binaries: &Binaries, data: &Path, password: &str) -> Result<()> {
         let mut command = account.command(binaries.folder().join("postgres"));
         command
             .args(["--single", "-D"])
             .arg(data)
-            .args([
-                "-c",
-                "log_statement=none",
-                "-c",
-                "log_min_error_statement=panic",
-                "postgres",
-            ])
+            .args(["-c", "log_statement=none", "-c", "log_min_error_statement=panic", "postgres"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let statement = format!(
-            "ALTER ROLE \"{}\" PASSWORD {}\n",
-            self.superuser.replace('"', "\"\""),
-            quote_literal(password)
-        );
+        let statement =
+            format!("ALTER ROLE \"{}\" PASSWORD {}\n", self.superuser.replace('"', "\"\""), quote_literal(password));
         let what = "setting the superuser's password";
         let mut child = command.spawn().map_err(Error::io(what))?;
         if let Some(mut stdin) = child.stdin.take() {
-            stdin
-                .write_all(statement.as_bytes())
-                .map_err(Error::io(what))?;
+            stdin.write_all(statement.as_bytes()).map_err(Error::io(what))?;
         }
         let output = child.wait_with_output().map_err(Error::io(what))?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -359,8 +311,7 @@ fn quote_literal(text: &str) -> String {
 fn write_private(account: &Account, path: &Path, text: &str) -> Result<()> {
     let what = format!("writing {}", path.display());
     fs::write(path, text).map_err(Error::io(what.clone()))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
-        .map_err(Error::io(what.clone()))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(Error::io(what.clone()))?;
     account.own_target(path).map_err(Error::io(what))
 }
 
@@ -370,42 +321,25 @@ mod tests {
 
     #[test]
     fn settings_are_quoted_and_the_callers_come_last() {
-        let builder = Builder::new()
-            .setting("search_path", "it's \\ here")
-            .setting("fsync", "on");
+        let builder = Builder::new().setting("search_path", "it's \\ here").setting("fsync", "on");
         let text = builder.settings_file(Path::new("/tmp/x")).unwrap();
         assert!(text.contains("search_path = 'it''s \\\\ here'\n"), "{text}");
-        assert!(
-            text.rfind("fsync = 'on'") > text.find("fsync = 'off'"),
-            "{text}"
-        );
-        let error = Builder::new()
-            .setting("a = 1 #", "x")
-            .settings_file(Path::new("/tmp"));
+        assert!(text.rfind("fsync = 'on'") > text.find("fsync = 'off'"), "{text}");
+        let error = Builder::new().setting("a = 1 #", "x").settings_file(Path::new("/tmp"));
         assert!(error.is_err());
-        let error = Builder::new()
-            .setting("a", "x\nfsync=on")
-            .settings_file(Path::new("/tmp"));
+        let error = Builder::new().setting("a", "x\nfsync=on").settings_file(Path::new("/tmp"));
         assert!(error.is_err());
     }
 
     #[test]
     fn own_lines_come_first_in_pg_hba() {
-        let text = Builder::new()
-            .auth(Auth::Md5)
-            .hba("local all ann reject")
-            .hba_file();
-        assert!(
-            text.starts_with("local all ann reject\nlocal all all md5\n"),
-            "{text}"
-        );
+        let text = Builder::new().auth(Auth::Md5).hba("local all ann reject").hba_file();
+        assert!(text.starts_with("local all ann reject\nlocal all all md5\n"), "{text}");
     }
 
     #[test]
     fn secrets_are_not_shown() {
-        let builder = Builder::new()
-            .password("hidden-word")
-            .tls("c", "hidden-key");
+        let builder = Builder::new().password("hidden-word").tls("c", "hidden-key");
         let shown = format!("{builder:?}");
         assert!(!shown.contains("hidden"), "{shown}");
     }

@@ -124,24 +124,15 @@ impl Home {
         let folder = self.root.join(number.to_string());
         let what = format!("creating {}", folder.display());
         fs::create_dir(&folder).map_err(Error::io(what.clone()))?;
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))
-            .map_err(Error::io(what.clone()))?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(Error::io(what.clone()))?;
         self.account.own(&folder).map_err(Error::io(what))?;
         Ok(folder)
     }
 
     /// Fills `data` with a fresh cluster: `initdb` takes a second, so it runs once per process and kind of cluster.
-    pub(crate) fn new_cluster(
-        &self,
-        binaries: &Binaries,
-        key: &TemplateKey,
-        data: &Path,
-    ) -> Result<()> {
+    pub(crate) fn new_cluster(&self, binaries: &Binaries, key: &TemplateKey, data: &Path) -> Result<()> {
         let template = {
-            let mut templates = self
-                .templates
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut templates = self.templates.lock().unwrap_or_else(PoisonError::into_inner);
             match templates.get(key) {
                 Some(path) => path.clone(),
                 None => {
@@ -160,10 +151,7 @@ impl Home {
 
 fn make_root(base: &Path, account: &Account) -> Result<PathBuf> {
     if base.as_os_str().as_bytes().len() + SOCKET_PATH_REST > SOCKET_PATH_LIMIT {
-        return Err(Error::Option(format!(
-            "the path {} is too long for a Unix socket in it",
-            base.display()
-        )));
+        return Err(Error::Option(format!("the path {} is too long for a Unix socket in it", base.display())));
     }
     let what = format!("creating a folder in {}", base.display());
     // 0700 from the start; the name cannot be guessed and an existing name is not taken.
@@ -175,10 +163,7 @@ fn make_root(base: &Path, account: &Account) -> Result<PathBuf> {
     account.own(root.path()).map_err(Error::io(what))?;
     // As root, the account may be kept out of the folder above (a TMPDIR of root's own).
     let mut entry = account.command("sh");
-    entry
-        .args(["-c", "cd \"$1\" && test -w ."])
-        .arg("sh")
-        .arg(root.path());
+    entry.args(["-c", "cd \"$1\" && test -w ."]).arg("sh").arg(root.path());
     run(entry, "sh")?;
     Ok(root.keep())
 }
@@ -201,14 +186,7 @@ fn initdb(account: &Account, binaries: &Binaries, key: &TemplateKey, path: &Path
     let attempt = |locale: &str| {
         let mut command = account.command(binaries.folder().join("initdb"));
         command
-            .args([
-                "--no-sync",
-                "-A",
-                "trust",
-                "-E",
-                "UTF8",
-                "--no-instructions",
-            ])
+            .args(["--no-sync", "-A", "trust", "-E", "UTF8", "--no-instructions"])
             .arg(format!("--locale={locale}"))
             .args(["-U", &key.superuser])
             .args(&key.initdb)
@@ -222,23 +200,12 @@ fn initdb(account: &Account, binaries: &Binaries, key: &TemplateKey, path: &Path
 
 /// Runs a command to its end; returns its standard output.
 pub(crate) fn run(mut command: Command, name: &str) -> Result<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(Error::io(format!("starting {name}")))?;
+    let output = command.stdin(Stdio::null()).output().map_err(Error::io(format!("starting {name}")))?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(stdout);
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let text = if stderr.trim().is_empty() {
-        stdout.trim()
-    } else {
-        stderr.trim()
-    };
-    Err(Error::Program {
-        program: name.to_owned(),
-        status: output.status.to_string(),
-        output: text.to_owned(),
-    })
+    let text = if stderr.trim().is_empty() { stdout.trim() } else { stderr.trim() };
+    Err(Error::Program { program: name.to_owned(), status: output.status.to_string(), output: text.to_owned() })
 }

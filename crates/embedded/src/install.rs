@@ -20,12 +20,7 @@ fn linux(os_release: &str) -> &'static str {
     for key in ["ID=", "ID_LIKE="] {
         for line in os_release.lines() {
             if let Some(value) = line.strip_prefix(key) {
-                ids.extend(
-                    value
-                        .trim_matches('"')
-                        .split_whitespace()
-                        .map(str::to_owned),
-                );
+                ids.extend(value.trim_matches('"').split_whitespace().map(str::to_owned));
             }
         }
     }
@@ -53,10 +48,7 @@ mod tests {
     #[test]
     fn each_system_has_its_command() {
         let debian = advice("linux", "PRETTY_NAME=\"Debian\"\nID=debian\n");
-        assert!(
-            debian.ends_with("sudo apt-get install postgresql"),
-            "{debian}"
-        );
+        assert!(debian.ends_with("sudo apt-get install postgresql"), "{debian}");
         let mint = advice("linux", "ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n");
         assert!(mint.contains("apt-get"), "{mint}");
         let rocky = advice("linux", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n");
@@ -65,9 +57,6 @@ mod tests {
         assert!(advice("linux", "ID=alpine\n").contains("apk add"));
         assert!(advice("macos", "").contains("brew install"));
         let unknown = advice("linux", "");
-        assert!(
-            unknown.contains("initdb") && unknown.contains("postgres"),
-            "{unknown}"
-        );
+        assert!(unknown.contains("initdb") && unknown.contains("postgres"), "{unknown}");
     }
 }

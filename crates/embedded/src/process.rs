@@ -120,9 +120,7 @@ fn ends_with_parent(command: &mut Command, signal: Signal) {
         if getppid() == Some(parent) {
             Ok(())
         } else {
-            Err(io::Error::from_raw_os_error(
-                rustix::io::Errno::CHILD.raw_os_error(),
-            ))
+            Err(io::Error::from_raw_os_error(rustix::io::Errno::CHILD.raw_os_error()))
         }
     };
     // SAFETY: between fork and exec only async-signal-safe work is allowed. The hook makes two system calls (prctl, getppid)
@@ -154,11 +152,7 @@ fn on_keeper<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io
         let _ = reply.send(work());
     });
     let gone = |_| io::Error::other("the thread that starts child processes is gone");
-    keeper
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .send(job)
-        .map_err(|_| gone(mpsc::RecvError))?;
+    keeper.lock().unwrap_or_else(PoisonError::into_inner).send(job).map_err(|_| gone(mpsc::RecvError))?;
     answer.recv().map_err(gone)
 }
 

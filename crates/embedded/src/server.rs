@@ -87,9 +87,7 @@ impl Server {
         loop {
             server.port = free_port().map_err(Error::io("looking for a free port"))?;
             match server.launch() {
-                Err(Error::Ended { log, .. })
-                    if attempt < PORT_ATTEMPTS && log.contains("Address already in use") =>
-                {
+                Err(Error::Ended { log, .. }) if attempt < PORT_ATTEMPTS && log.contains("Address already in use") => {
                     attempt += 1;
                 }
                 Ok(()) => return Ok(server),
@@ -160,12 +158,7 @@ impl Server {
 
     /// A connection URI over TCP. It holds no password.
     pub fn uri(&self, database: &str, user: &str) -> String {
-        format!(
-            "postgres://{}@127.0.0.1:{}/{}",
-            percent(user),
-            self.port,
-            percent(database)
-        )
+        format!("postgres://{}@127.0.0.1:{}/{}", percent(user), self.port, percent(database))
     }
 
     /// A connection URI over the Unix socket. It holds no password.
@@ -186,9 +179,7 @@ impl Server {
 
     /// True while the postmaster runs.
     pub fn is_running(&mut self) -> bool {
-        self.postmaster
-            .as_mut()
-            .is_some_and(|p| matches!(p.try_wait(), Ok(None)))
+        self.postmaster.as_mut().is_some_and(|p| matches!(p.try_wait(), Ok(None)))
     }
 
     /// A command for one of PostgreSQL's client programs, with the environment set to reach this server over its Unix socket
@@ -218,20 +209,7 @@ impl Server {
     /// When psql is missing or a statement fails; what psql said is in the error.
     pub fn psql(&self, database: &str, sql: &str) -> Result<String> {
         let mut command = self.client("psql");
-        command
-            .args([
-                "-X",
-                "-q",
-                "-A",
-                "-t",
-                "-v",
-                "ON_ERROR_STOP=1",
-                "-d",
-                database,
-                "-c",
-                sql,
-            ])
-            .stdin(Stdio::null());
+        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", sql]).stdin(Stdio::null());
         run(command, "psql").map(|text| text.trim_end_matches('\n').to_owned())
     }
 
@@ -269,11 +247,7 @@ impl Server {
                 self.postmaster = None;
                 Ok(Some(status))
             }
-            None => Err(Error::Timeout {
-                what: "stopped",
-                seconds: STOP_LIMIT.as_secs(),
-                log: self.log_tail(),
-            }),
+            None => Err(Error::Timeout { what: "stopped", seconds: STOP_LIMIT.as_secs(), log: self.log_tail() }),
         }
     }
 
@@ -283,10 +257,7 @@ impl Server {
     /// When the system refuses.
     pub fn kill(&mut self) -> Result<()> {
         match self.postmaster.take() {
-            Some(mut postmaster) => postmaster
-                .kill()
-                .map(drop)
-                .map_err(Error::io("killing the postmaster")),
+            Some(mut postmaster) => postmaster.kill().map(drop).map_err(Error::io("killing the postmaster")),
             None => Ok(()),
         }
     }
@@ -297,8 +268,7 @@ impl Server {
         loop {
             match self.launch_once() {
                 Err(Error::Ended { log, .. })
-                    if log.contains("pre-existing shared memory block")
-                        && Instant::now() < deadline =>
+                    if log.contains("pre-existing shared memory block") && Instant::now() < deadline =>
                 {
                     std::thread::sleep(Duration::from_millis(100));
                 }
@@ -310,19 +280,11 @@ impl Server {
     fn launch_once(&mut self) -> Result<()> {
         let log_path = self.log_path();
         let what = format!("opening {}", log_path.display());
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&log_path)
-            .map_err(Error::io(what.clone()))?;
-        self.account
-            .own(&log_path)
-            .map_err(Error::io(what.clone()))?;
+        let log = fs::OpenOptions::new().create(true).append(true).open(&log_path).map_err(Error::io(what.clone()))?;
+        self.account.own(&log_path).map_err(Error::io(what.clone()))?;
         let log_start = log.metadata().map_err(Error::io(what.clone()))?.len();
         let second = log.try_clone().map_err(Error::io(what))?;
-        let mut command = self
-            .account
-            .command(self.binaries.folder().join("postgres"));
+        let mut command = self.account.command(self.binaries.folder().join("postgres"));
         command
             .arg("-D")
             .arg(self.data_dir())
@@ -331,8 +293,7 @@ impl Server {
             .stdout(log)
             .stderr(second);
         // Should this program end without stopping it, the server shuts down at once and clears up its shared memory.
-        let mut postmaster =
-            Process::spawn_with(command, Signal::QUIT).map_err(Error::io("starting postgres"))?;
+        let mut postmaster = Process::spawn_with(command, Signal::QUIT).map_err(Error::io("starting postgres"))?;
         let ready = self.wait_until_ready(&mut postmaster, log_start);
         match ready {
             Ok(()) => self.postmaster = Some(postmaster),
@@ -349,10 +310,7 @@ impl Server {
         let pid = postmaster.pid().to_string();
         let end = Instant::now() + START_LIMIT;
         loop {
-            if let Some(status) = postmaster
-                .try_wait()
-                .map_err(Error::io("waiting for postgres"))?
-            {
+            if let Some(status) = postmaster.try_wait().map_err(Error::io("waiting for postgres"))? {
                 return Err(Error::Ended {
                     status: status.to_string(),
                     path: self.log_path(),
@@ -417,10 +375,7 @@ fn tail(path: &Path, start: u64) -> String {
     let start = usize::try_from(start).unwrap_or(0).min(bytes.len());
     let text = String::from_utf8_lossy(bytes.get(start..).unwrap_or_default()).into_owned();
     let lines: Vec<&str> = text.lines().collect();
-    lines
-        .get(lines.len().saturating_sub(20)..)
-        .unwrap_or_default()
-        .join("\n")
+    lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")
 }
 
 /// A value of a key/value connection string, quoted where it has to be (libpq, "Connection Strings").

@@ -25,31 +25,13 @@ fn alive(pid: u32) -> bool {
 
 #[test]
 fn starts_answers_and_restarts() {
-    let mut server = Server::builder()
-        .setting("application_name", "it's \\ here")
-        .start()
-        .unwrap();
+    let mut server = Server::builder().setting("application_name", "it's \\ here").start().unwrap();
     assert_eq!(server.psql("postgres", "select 1 + 1").unwrap(), "2");
-    assert_eq!(
-        server.psql("postgres", "show application_name").unwrap(),
-        "psql",
-        "psql names itself"
-    );
-    let boot = server
-        .psql(
-            "postgres",
-            "select setting from pg_file_settings where name = 'application_name'",
-        )
-        .unwrap();
+    assert_eq!(server.psql("postgres", "show application_name").unwrap(), "psql", "psql names itself");
+    let boot = server.psql("postgres", "select setting from pg_file_settings where name = 'application_name'").unwrap();
     assert_eq!(boot, "it's \\ here");
-    assert_eq!(
-        server.psql("postgres", "show server_encoding").unwrap(),
-        "UTF8"
-    );
-    assert_eq!(
-        server.psql("postgres", "show max_connections").unwrap(),
-        "300"
-    );
+    assert_eq!(server.psql("postgres", "show server_encoding").unwrap(), "UTF8");
+    assert_eq!(server.psql("postgres", "show max_connections").unwrap(), "300");
     assert_eq!(server.psql("postgres", "show fsync").unwrap(), "off");
 
     // Over TCP, by both forms of connection string.
@@ -64,33 +46,20 @@ fn starts_answers_and_restarts() {
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        let expected = if target.contains("127.0.0.1") {
-            server.port().to_string()
-        } else {
-            String::new()
-        };
+        let expected = if target.contains("127.0.0.1") { server.port().to_string() } else { String::new() };
         assert!(output.status.success(), "{target}: {output:?}");
         assert_eq!(text.trim(), expected, "{target}");
     }
 
-    server
-        .psql("postgres", "create table kept (n int)")
-        .unwrap();
+    server.psql("postgres", "create table kept (n int)").unwrap();
     let (port, pid) = (server.port(), server.postmaster_pid());
     server.restart().unwrap();
     assert_eq!(server.port(), port);
     assert_ne!(server.postmaster_pid(), pid);
-    assert_eq!(
-        server
-            .psql("postgres", "select count(*) from kept")
-            .unwrap(),
-        "0"
-    );
+    assert_eq!(server.psql("postgres", "select count(*) from kept").unwrap(), "0");
 
     server.alter_system("work_mem", "7MB").unwrap();
-    assert!(within_ten_seconds(|| {
-        server.psql("postgres", "show work_mem").unwrap() == "7MB"
-    }));
+    assert!(within_ten_seconds(|| { server.psql("postgres", "show work_mem").unwrap() == "7MB" }));
     let log = std::fs::read_to_string(server.log_path()).unwrap();
     assert!(log.contains("ready to accept connections"), "{log}");
 }
@@ -99,10 +68,7 @@ fn starts_answers_and_restarts() {
 fn a_failed_statement_is_an_error_with_its_text() {
     let server = Server::builder().start().unwrap();
     let error = server.psql("postgres", "select 1/0").unwrap_err();
-    assert!(
-        matches!(&error, Error::Program { output, .. } if output.contains("division by zero")),
-        "{error}"
-    );
+    assert!(matches!(&error, Error::Program { output, .. } if output.contains("division by zero")), "{error}");
 }
 
 #[test]
@@ -122,20 +88,13 @@ fn two_servers_live_side_by_side() {
 #[test]
 fn survives_a_kill_of_the_postmaster_and_starts_again() {
     let mut server = Server::builder().durable(true).start().unwrap();
-    server
-        .psql("postgres", "create table kept (n int)")
-        .unwrap();
+    server.psql("postgres", "create table kept (n int)").unwrap();
     server.kill().unwrap();
     assert!(!server.is_running());
     assert_eq!(server.postmaster_pid(), None);
     server.restart().unwrap();
     assert!(server.is_running());
-    assert_eq!(
-        server
-            .psql("postgres", "select count(*) from kept")
-            .unwrap(),
-        "0"
-    );
+    assert_eq!(server.psql("postgres", "select count(*) from kept").unwrap(), "0");
     let status = server.stop(StopMode::Fast).unwrap().unwrap();
     assert!(status.success(), "{status}");
     assert!(server.stop(StopMode::Fast).unwrap().is_none());
@@ -154,29 +113,13 @@ fn drop_leaves_nothing() {
 
 #[test]
 fn passwords_are_asked_for_and_checked() {
-    for (auth, stored) in [
-        (Auth::Scram, "SCRAM-SHA-256$"),
-        (Auth::Md5, "md5"),
-        (Auth::Password, "SCRAM-SHA-256$"),
-    ] {
-        let server = Server::builder()
-            .superuser("Ann B")
-            .auth(auth)
-            .password("it's \\ a \"secret\"")
-            .start()
-            .unwrap();
+    for (auth, stored) in [(Auth::Scram, "SCRAM-SHA-256$"), (Auth::Md5, "md5"), (Auth::Password, "SCRAM-SHA-256$")] {
+        let server = Server::builder().superuser("Ann B").auth(auth).password("it's \\ a \"secret\"").start().unwrap();
         // `psql` gives the password; the same without it is refused.
-        let verifier = server
-            .psql(
-                "postgres",
-                "select rolpassword from pg_authid where rolpassword is not null",
-            )
-            .unwrap();
+        let verifier =
+            server.psql("postgres", "select rolpassword from pg_authid where rolpassword is not null").unwrap();
         assert!(verifier.starts_with(stored), "{auth:?}: {verifier}");
-        for target in [
-            server.conninfo("postgres", "Ann B"),
-            server.socket_uri("postgres", "Ann B"),
-        ] {
+        for target in [server.conninfo("postgres", "Ann B"), server.socket_uri("postgres", "Ann B")] {
             let output = Command::new(server.bin("psql"))
                 .args(["-X", "-w", "-c", "select 1", &target])
                 .env_remove("PGPASSWORD")
@@ -191,20 +134,10 @@ fn passwords_are_asked_for_and_checked() {
 
 #[test]
 fn own_lines_of_pg_hba_count_first() {
-    let server = Server::builder()
-        .hba("host all refused 127.0.0.1/32 reject")
-        .start()
-        .unwrap();
-    server
-        .psql("postgres", "create role refused login")
-        .unwrap();
+    let server = Server::builder().hba("host all refused 127.0.0.1/32 reject").start().unwrap();
+    server.psql("postgres", "create role refused login").unwrap();
     let output = Command::new(server.bin("psql"))
-        .args([
-            "-X",
-            "-c",
-            "select 1",
-            &server.conninfo("postgres", "refused"),
-        ])
+        .args(["-X", "-c", "select 1", &server.conninfo("postgres", "refused")])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
@@ -213,10 +146,7 @@ fn own_lines_of_pg_hba_count_first() {
 
 #[test]
 fn a_server_that_cannot_start_says_why_and_leaves_nothing() {
-    let error = Server::builder()
-        .setting("shared_buffers", "nonsense")
-        .start()
-        .unwrap_err();
+    let error = Server::builder().setting("shared_buffers", "nonsense").start().unwrap_err();
     let Error::Ended { path, log, .. } = &error else {
         panic!("{error}");
     };
@@ -233,15 +163,9 @@ fn hold_a_server_when_asked() {
         return;
     };
     // Started by a thread that ends at once: the server must not end with it.
-    let server = std::thread::spawn(|| Server::builder().start().unwrap())
-        .join()
-        .unwrap();
+    let server = std::thread::spawn(|| Server::builder().start().unwrap()).join().unwrap();
     assert_eq!(server.psql("postgres", "select 1").unwrap(), "1");
-    let text = format!(
-        "{}\n{}\n",
-        server.postmaster_pid().unwrap(),
-        server.socket_dir().display()
-    );
+    let text = format!("{}\n{}\n", server.postmaster_pid().unwrap(), server.socket_dir().display());
     let report = PathBuf::from(report);
     std::fs::write(report.with_extension("part"), text).unwrap();
     std::fs::rename(report.with_extension("part"), report).unwrap();
@@ -273,16 +197,9 @@ fn nothing_is_left_after(signal: Signal) {
     let holder_pid = Pid::from_raw(holder.id().try_into().unwrap()).unwrap();
     kill_process(holder_pid, signal).unwrap();
     holder.wait().unwrap();
-    assert!(
-        within_ten_seconds(|| !alive(pid)),
-        "the postmaster {pid} still runs"
-    );
+    assert!(within_ten_seconds(|| !alive(pid)), "the postmaster {pid} still runs");
     let home = server_folder.parent().unwrap();
-    assert!(
-        within_ten_seconds(|| !home.exists()),
-        "{} is still there",
-        home.display()
-    );
+    assert!(within_ten_seconds(|| !home.exists()), "{} is still there", home.display());
 }
 
 #[test]
