@@ -53,19 +53,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    pub(crate) fn succeeded(
-        target: String,
-        encryption: Encryption,
-        started: Duration,
-        phases: Phases,
-    ) -> Self {
-        Attempt {
-            target,
-            encryption,
-            started,
-            phases,
-            error: None,
-        }
+    pub(crate) fn succeeded(target: String, encryption: Encryption, started: Duration, phases: Phases) -> Self {
+        Attempt { target, encryption, started, phases, error: None }
     }
 
     pub(crate) fn failed(
@@ -81,13 +70,7 @@ impl Attempt {
             sqlstate: error.sqlstate().map(str::to_owned),
             text: error.to_string(),
         };
-        Attempt {
-            target,
-            encryption,
-            started,
-            phases,
-            error: Some(error),
-        }
+        Attempt { target, encryption, started, phases, error: Some(error) }
     }
 }
 
@@ -121,8 +104,6 @@ impl Attempts {
 
     /// The phases of the last attempt.
     pub fn phases(&self) -> Phases {
-        self.last()
-            .map(|attempt| attempt.phases)
-            .unwrap_or_default()
+        self.last().map(|attempt| attempt.phases).unwrap_or_default()
     }
 }

@@ -28,13 +28,7 @@ impl CancelToken {
     /// not mean that there was anything to cancel. Not encrypted, as with every libpq before 17.
     pub fn cancel(&self, timeout: Duration) -> Result<()> {
         let deadline = Some(Instant::now() + timeout);
-        let tcp = TcpOptions {
-            keepalives: true,
-            idle: None,
-            interval: None,
-            count: None,
-            user_timeout: None,
-        };
+        let tcp = TcpOptions { keepalives: true, idle: None, interval: None, count: None, user_timeout: None };
         let (socket, _) = self.address.connect_with(&tcp, deadline)?;
         let mut channel = Channel::new(socket, deadline);
         channel.send(&self.request)?;
@@ -44,8 +38,6 @@ impl CancelToken {
 
 impl std::fmt::Debug for CancelToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CancelToken")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
+        f.debug_struct("CancelToken").field("address", &self.address).finish_non_exhaustive()
     }
 }

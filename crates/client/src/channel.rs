@@ -18,6 +18,9 @@ use crate::tls;
 /// Size of the read buffer at first; it grows with the largest message.
 const READ_BUFFER: usize = 16 * 1024;
 
+/// How late a deadline may strike. Buys that not every wait needs two system calls more.
+const DEADLINE_GRAIN: Duration = Duration::from_millis(50);
+
 /// How TLS was agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
@@ -74,15 +77,28 @@ impl Channel {
         self.reads
     }
 
-    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) {
+    /// After this moment every wait ends with an error, [`DEADLINE_GRAIN`] late at most.
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<()> {
         self.deadline = deadline;
+        self.limit()
     }
 
-    /// The longest wait for a single read or write. Set on the socket at once, so that timed spans hold no extra
-    /// system call.
+    /// The longest wait for a single read or write.
     pub(crate) fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.timeout = timeout.filter(|timeout| !timeout.is_zero());
-        self.apply(self.timeout)
+        self.limit()
+    }
+
+    /// Brings the socket's own timeouts up to date. Called when the limits change, so that the calls within timed
+    /// spans find nothing to do: a system call only when the deadline has come nearer by more than the grain.
+    fn limit(&mut self) -> Result<()> {
+        let Some(deadline) = self.deadline else { return self.apply(self.timeout) };
+        let left = remaining(deadline)?;
+        let wanted = self.timeout.map_or(left, |timeout| timeout.min(left));
+        match self.applied {
+            Some(applied) if applied >= wanted && applied <= wanted + DEADLINE_GRAIN => Ok(()),
+            _ => self.apply(Some(wanted)),
+        }
     }
 
     fn apply(&mut self, wanted: Option<Duration>) -> Result<()> {
@@ -94,16 +110,6 @@ impl Channel {
             self.applied = wanted;
         }
         Ok(())
-    }
-
-    fn limit(&mut self) -> Result<()> {
-        match self.deadline {
-            None => self.apply(self.timeout),
-            Some(deadline) => {
-                let left = remaining(deadline)?;
-                self.apply(Some(self.timeout.map_or(left, |timeout| timeout.min(left))))
-            }
-        }
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -159,15 +165,10 @@ impl Channel {
     pub(crate) fn wait(&mut self) -> Result<Located> {
         loop {
             let unread = self.buffer.get(self.start..self.end).unwrap_or(&[]);
-            if let Some(header) =
-                Header::parse(unread).map_err(|error| not_the_protocol(&error.to_string()))?
-            {
+            if let Some(header) = Header::parse(unread).map_err(|error| not_the_protocol(&error.to_string()))? {
                 let end = self.start + header.total_len();
                 if end <= self.end {
-                    let located = Located {
-                        start: self.start,
-                        end,
-                    };
+                    let located = Located { start: self.start, end };
                     self.start = end;
                     return Ok(located);
                 }
@@ -182,10 +183,7 @@ impl Channel {
     pub(crate) fn frame(&self, at: Located) -> Frame<'_> {
         let bytes = self.buffer.get(at.start..at.end).unwrap_or(&[]);
         match bytes.split_at_checked(pgusher_wire::HEADER_LEN) {
-            Some((head, body)) => Frame {
-                tag: head.first().copied().unwrap_or(0),
-                body,
-            },
+            Some((head, body)) => Frame { tag: head.first().copied().unwrap_or(0), body },
             None => Frame { tag: 0, body: &[] },
         }
     }
@@ -198,10 +196,8 @@ impl Channel {
         }
         let answer = self.buffer.get(self.start).copied().unwrap_or(0);
         if matches!(answer, b'S' | b'G') && self.end - self.start > 1 {
-            return Err(Error::protocol(
-                "unencrypted data came behind the answer to the SSL request",
-            )
-            .advice("somebody between client and server may have inserted it"));
+            return Err(Error::protocol("unencrypted data came behind the answer to the SSL request")
+                .advice("somebody between client and server may have inserted it"));
         }
         self.start += 1;
         Ok(answer)
@@ -225,24 +221,15 @@ impl Channel {
     }
 
     /// The TLS handshake.
-    pub(crate) fn start_tls(
-        &mut self,
-        config: &Arc<ClientConfig>,
-        name: ServerName<'static>,
-    ) -> Result<()> {
-        let mut tls = Box::new(
-            ClientConnection::new(config.clone(), name)
-                .map_err(|error| tls::handshake_error(&error))?,
-        );
+    pub(crate) fn start_tls(&mut self, config: &Arc<ClientConfig>, name: ServerName<'static>) -> Result<()> {
+        let mut tls =
+            Box::new(ClientConnection::new(config.clone(), name).map_err(|error| tls::handshake_error(&error))?);
         while tls.is_handshaking() {
             flush(&mut tls, &mut self.socket)?;
             if tls.is_handshaking() && tls.wants_read() {
                 self.limit()?;
                 if receive_tls(&mut tls, &mut self.socket)? == 0 {
-                    return Err(Error::new(
-                        crate::error::ErrorKind::Tls,
-                        "the server ended the TLS handshake",
-                    ));
+                    return Err(Error::new(crate::error::ErrorKind::Tls, "the server ended the TLS handshake"));
                 }
             }
         }
@@ -258,26 +245,15 @@ impl Channel {
 
     /// The server's certificate, DER.
     pub(crate) fn server_certificate(&self) -> Option<&[u8]> {
-        self.tls
-            .as_ref()?
-            .peer_certificates()?
-            .first()
-            .map(|certificate| certificate.as_ref())
+        self.tls.as_ref()?.peer_certificates()?.first().map(|certificate| certificate.as_ref())
     }
 
     pub(crate) fn tls_info(&self) -> Option<TlsInfo> {
         let tls = self.tls.as_ref()?;
-        let version = tls
-            .protocol_version()
-            .and_then(|version| version.as_str().map(str::to_owned))
-            .unwrap_or_default();
-        let cipher = tls
-            .negotiated_cipher_suite()
-            .and_then(|suite| suite.suite().as_str().map(str::to_owned));
-        Some(TlsInfo {
-            version: version.replace('_', "."),
-            cipher: cipher.unwrap_or_default(),
-        })
+        let version =
+            tls.protocol_version().and_then(|version| version.as_str().map(str::to_owned)).unwrap_or_default();
+        let cipher = tls.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str().map(str::to_owned));
+        Some(TlsInfo { version: version.replace('_', "."), cipher: cipher.unwrap_or_default() })
     }
 
     pub(crate) fn alpn(&self) -> Option<&[u8]> {
@@ -286,10 +262,7 @@ impl Channel {
 }
 
 fn not_the_protocol(detail: &str) -> Error {
-    Error::protocol(format!(
-        "what answers does not speak PostgreSQL's protocol: {detail}"
-    ))
-    .advice("is the port right?")
+    Error::protocol(format!("what answers does not speak PostgreSQL's protocol: {detail}")).advice("is the port right?")
 }
 
 fn read_once(socket: &mut Socket, free: &mut [u8]) -> Result<usize> {

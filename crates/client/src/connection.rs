@@ -34,13 +34,7 @@ pub struct Connection {
 
 impl Connection {
     pub(crate) fn new(channel: Channel, session: Session, peer: Peer) -> Self {
-        Connection {
-            channel,
-            session,
-            peer,
-            out: Vec::with_capacity(1024),
-            usable: true,
-        }
+        Connection { channel, session, peer, out: Vec::with_capacity(1024), usable: true }
     }
 
     /// The process id of the backend.
@@ -89,18 +83,14 @@ impl Connection {
         self.channel.set_timeout(timeout)
     }
 
-    /// A point in time after which every wait ends with an error. Costs a system call per wait.
-    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.channel.set_deadline(deadline);
+    /// A point in time after which every wait ends with an error, 50 ms late at most.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<()> {
+        self.channel.set_deadline(deadline)
     }
 
     /// What can cancel the statement under way, from another thread.
     pub fn cancel_token(&self) -> CancelToken {
-        CancelToken::new(
-            self.peer.address.clone(),
-            self.session.pid,
-            &self.session.key,
-        )
+        CancelToken::new(self.peer.address.clone(), self.session.pid, &self.session.key)
     }
 
     /// Simple query protocol. With several statements, rows are added up and the last tag is told.
@@ -162,15 +152,8 @@ impl Connection {
     pub fn terminate(mut self) -> Result<Duration> {
         self.usable = false;
         let sent = Instant::now();
-        let ended = self
-            .channel
-            .send(&frontend::TERMINATE_BYTES)
-            .and_then(|()| self.channel.wait_end());
-        ended.map_err(|error| {
-            error
-                .in_phase(Phase::Disconnect)
-                .at_target(&self.peer.shown)
-        })?;
+        let ended = self.channel.send(&frontend::TERMINATE_BYTES).and_then(|()| self.channel.wait_end());
+        ended.map_err(|error| error.in_phase(Phase::Disconnect).at_target(&self.peer.shown))?;
         Ok(self.channel.arrived().saturating_duration_since(sent))
     }
 
@@ -192,10 +175,7 @@ impl Connection {
     /// Sends what is in `out` and reads to ReadyForQuery.
     fn run(&mut self, each: &mut dyn FnMut(&Message<'_>)) -> Result<Reply> {
         if !self.usable {
-            return Err(
-                Error::new(ErrorKind::Usage, "the connection has failed earlier")
-                    .at_target(&self.peer.shown),
-            );
+            return Err(Error::new(ErrorKind::Usage, "the connection has failed earlier").at_target(&self.peer.shown));
         }
         let extended = self.out.ends_with(&frontend::SYNC_BYTES);
         let mut fatal = None;
@@ -255,18 +235,9 @@ impl Connection {
                     self.session.parameters.insert(text(name), text(value));
                 }
                 // The server ignores the Sync that is already on its way while it copies; hence another one.
-                Message::CopyIn { .. } => {
-                    answer = if extended {
-                        &COPY_FAIL_SYNC
-                    } else {
-                        &COPY_FAIL
-                    }
-                }
+                Message::CopyIn { .. } => answer = if extended { &COPY_FAIL_SYNC } else { &COPY_FAIL },
                 Message::CopyBoth { .. } => {
-                    return Err(Error::new(
-                        ErrorKind::Usage,
-                        "replication streams are not supported",
-                    ));
+                    return Err(Error::new(ErrorKind::Usage, "replication streams are not supported"));
                 }
                 _ => {}
             }
@@ -305,10 +276,7 @@ impl Connection {
         if acceptable {
             return Ok(());
         }
-        let text = format!(
-            "the session is not {}, as target_session_attrs asks",
-            wanted.name()
-        );
+        let text = format!("the session is not {}, as target_session_attrs asks", wanted.name());
         Err(Error::new(ErrorKind::WrongServer, text).at_target(&self.peer.shown))
     }
 
@@ -331,19 +299,7 @@ impl Drop for Connection {
 /// CopyFail with an empty message.
 const COPY_FAIL: [u8; 6] = [frontend::COPY_FAIL, 0, 0, 0, 5, 0];
 /// The same and a Sync.
-const COPY_FAIL_SYNC: [u8; 11] = [
-    frontend::COPY_FAIL,
-    0,
-    0,
-    0,
-    5,
-    0,
-    frontend::SYNC,
-    0,
-    0,
-    0,
-    4,
-];
+const COPY_FAIL_SYNC: [u8; 11] = [frontend::COPY_FAIL, 0, 0, 0, 5, 0, frontend::SYNC, 0, 0, 0, 4];
 
 fn broken(error: ParseError) -> Error {
     Error::protocol(error.to_string())
@@ -352,10 +308,7 @@ fn broken(error: ParseError) -> Error {
 /// A zero byte would end the text on the wire.
 fn check_text(text: &str) -> Result<()> {
     if text.contains('\0') {
-        return Err(Error::new(
-            ErrorKind::Usage,
-            "a statement or value cannot hold a zero byte",
-        ));
+        return Err(Error::new(ErrorKind::Usage, "a statement or value cannot hold a zero byte"));
     }
     Ok(())
 }
@@ -367,10 +320,7 @@ fn write_bind(out: &mut Vec<u8>, statement: &str, values: &[Option<&str>]) -> Re
     for value in values.iter().flatten() {
         check_text(value)?;
     }
-    let values: Vec<Option<&[u8]>> = values
-        .iter()
-        .map(|value| value.map(str::as_bytes))
-        .collect();
+    let values: Vec<Option<&[u8]>> = values.iter().map(|value| value.map(str::as_bytes)).collect();
     frontend::write_bind(out, b"", statement.as_bytes(), &values);
     Ok(())
 }

@@ -12,9 +12,7 @@ use rustls::ClientConfig;
 
 use crate::attempt::{Attempt, Attempts, Encryption};
 use crate::channel::Channel;
-use crate::config::{
-    Config, Host, LoadBalanceHosts, Place, SslMode, SslNegotiation, TargetSessionAttrs,
-};
+use crate::config::{Config, Host, LoadBalanceHosts, Place, SslMode, SslNegotiation, TargetSessionAttrs};
 use crate::connection::{Connection, Peer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::login::Login;
@@ -63,12 +61,8 @@ impl Connector {
         let started = Instant::now();
         let in_setup = |error: Error| error.in_phase(Phase::Setup);
         let mut warnings = Vec::new();
-        let needs_tls =
-            config.tls.mode != SslMode::Disable && config.hosts.iter().any(Host::is_tcp);
-        let tls = needs_tls
-            .then(|| tls::client_config(&config.tls))
-            .transpose()
-            .map_err(in_setup)?;
+        let needs_tls = config.tls.mode != SslMode::Disable && config.hosts.iter().any(Host::is_tcp);
+        let tls = needs_tls.then(|| tls::client_config(&config.tls)).transpose().map_err(in_setup)?;
         let targets = config
             .hosts
             .iter()
@@ -103,12 +97,8 @@ impl Connector {
     #[must_use]
     pub fn remember_scram_keys(mut self, on: bool) -> Self {
         let mut random = [0; 32];
-        let filled = rustls::crypto::ring::default_provider()
-            .secure_random
-            .fill(&mut random)
-            .is_ok();
-        self.keys =
-            (on && filled).then(|| KeyCache(Mutex::new(DerivationCache::new(KEY_CACHE, random))));
+        let filled = rustls::crypto::ring::default_provider().secure_random.fill(&mut random).is_ok();
+        self.keys = (on && filled).then(|| KeyCache(Mutex::new(DerivationCache::new(KEY_CACHE, random))));
         self
     }
 
@@ -147,9 +137,7 @@ impl Connector {
         let started = Instant::now();
         attempts.clear();
         let passes: &[TargetSessionAttrs] = match self.config.target_session_attrs {
-            TargetSessionAttrs::PreferStandby => {
-                &[TargetSessionAttrs::Standby, TargetSessionAttrs::Any]
-            }
+            TargetSessionAttrs::PreferStandby => &[TargetSessionAttrs::Standby, TargetSessionAttrs::Any],
             ref one => std::slice::from_ref(one),
         };
         let mut errors = Vec::new();
@@ -183,31 +171,16 @@ impl Connector {
             Ok(addresses) => addresses,
             Err(error) => {
                 let error = error.in_phase(Phase::Resolve).at_target(&name);
-                let phases = Phases {
-                    resolve,
-                    total: began.elapsed(),
-                    ..Phases::default()
-                };
-                attempts.push(Attempt::failed(
-                    name,
-                    Encryption::Plain,
-                    began - started,
-                    phases,
-                    &error,
-                ));
+                let phases = Phases { resolve, total: began.elapsed(), ..Phases::default() };
+                attempts.push(Attempt::failed(name, Encryption::Plain, began - started, phases, &error));
                 return Err(vec![error]);
             }
         };
         let mut errors = Vec::new();
         for address in self.ordered(&addresses) {
-            let deadline = self
-                .config
-                .connect_timeout
-                .map(|limit| Instant::now() + limit);
+            let deadline = self.config.connect_timeout.map(|limit| Instant::now() + limit);
             let shown = match (&target.host.place, address) {
-                (Place::Tcp { name: host, .. }, Address::Tcp(ip))
-                    if *host != ip.ip().to_string() =>
-                {
+                (Place::Tcp { name: host, .. }, Address::Tcp(ip)) if *host != ip.ip().to_string() => {
                     format!("{name} ({})", ip.ip())
                 }
                 _ => name.clone(),
@@ -215,41 +188,20 @@ impl Connector {
             let mut plan = Plan::new(self.config.tls.mode, target.host.is_tcp());
             while let Some(encryption) = plan.next() {
                 let began = Instant::now();
-                let mut phases = Phases {
-                    resolve: resolve.take(),
-                    ..Phases::default()
-                };
+                let mut phases = Phases { resolve: resolve.take(), ..Phases::default() };
                 let spent = phases.resolve.unwrap_or_default();
-                let result = self.attempt(
-                    target,
-                    address,
-                    encryption,
-                    wanted,
-                    deadline,
-                    &mut phases,
-                    &shown,
-                );
+                let result = self.attempt(target, address, encryption, wanted, deadline, &mut phases, &shown);
                 phases.total = began.elapsed() + spent;
                 let offset = (began - started).saturating_sub(spent);
                 match result {
                     Ok(connection) => {
-                        let used = if connection.tls().is_some() {
-                            Encryption::Tls
-                        } else {
-                            Encryption::Plain
-                        };
+                        let used = if connection.tls().is_some() { Encryption::Tls } else { Encryption::Plain };
                         attempts.push(Attempt::succeeded(shown, used, offset, phases));
                         return Ok(connection);
                     }
                     Err(Failure { error, retry }) => {
                         let error = error.at_target(&shown);
-                        attempts.push(Attempt::failed(
-                            shown.clone(),
-                            encryption,
-                            offset,
-                            phases,
-                            &error,
-                        ));
+                        attempts.push(Attempt::failed(shown.clone(), encryption, offset, phases, &error));
                         plan.after(retry);
                         if retry != Retry::WithoutProbe {
                             errors.push(error);
@@ -265,20 +217,13 @@ impl Connector {
         match &target.host.place {
             Place::Unix(path) => Ok(vec![Address::Unix(path.clone())]),
             Place::Abstract(name) => Ok(vec![Address::Abstract(name.clone())]),
-            Place::Tcp {
-                addr: Some(addr), ..
-            } => Ok(vec![Address::Tcp(SocketAddr::new(*addr, target.host.port))]),
+            Place::Tcp { addr: Some(addr), .. } => Ok(vec![Address::Tcp(SocketAddr::new(*addr, target.host.port))]),
             Place::Tcp { name, addr: None } => {
                 let started = Instant::now();
                 let found = (name.as_str(), target.host.port).to_socket_addrs();
                 *resolve = Some(started.elapsed());
                 let list: Vec<Address> = found.map_or_else(
-                    |error| {
-                        Err(Error::new(
-                            ErrorKind::Resolve,
-                            format!("the name cannot be resolved: {error}"),
-                        ))
-                    },
+                    |error| Err(Error::new(ErrorKind::Resolve, format!("the name cannot be resolved: {error}"))),
                     |list| Ok(list.map(Address::Tcp).collect()),
                 )?;
                 if list.is_empty() {
@@ -304,10 +249,7 @@ impl Connector {
         order
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "one call, and each is a thing of its own"
-    )]
+    #[allow(clippy::too_many_arguments, reason = "one call, and each is a thing of its own")]
     fn attempt(
         &self,
         target: &Target,
@@ -319,10 +261,7 @@ impl Connector {
         shown: &str,
     ) -> std::result::Result<Connection, Failure> {
         let (socket, took) = address
-            .connect(
-                &self.config,
-                deadline.or_else(|| self.timeout.map(|limit| Instant::now() + limit)),
-            )
+            .connect(&self.config, deadline.or_else(|| self.timeout.map(|limit| Instant::now() + limit)))
             .map_err(|error| Failure::before(error.in_phase(Phase::Connect)))?;
         phases.connect = Some(took);
         let mut channel = Channel::new(socket, deadline);
@@ -339,14 +278,9 @@ impl Connector {
             keys: self.keys.as_ref(),
         };
         let is_tls = channel.is_tls();
-        let session = login
-            .run(&mut channel, phases)
-            .map_err(|error| Failure::during_login(error, is_tls))?;
-        channel.set_deadline(None);
-        let peer = Peer {
-            shown: shown.to_owned(),
-            address: address.clone(),
-        };
+        let session = login.run(&mut channel, phases).map_err(|error| Failure::during_login(error, is_tls))?;
+        channel.set_deadline(None).map_err(Failure::before)?;
+        let peer = Peer { shown: shown.to_owned(), address: address.clone() };
         let mut connection = Connection::new(channel, session, peer);
         if wanted != TargetSessionAttrs::Any {
             let started = Instant::now();
@@ -357,54 +291,34 @@ impl Connector {
     }
 
     /// SSLRequest only to see the answer's time.
-    fn probe(
-        &self,
-        channel: &mut Channel,
-        phases: &mut Phases,
-    ) -> std::result::Result<(), Failure> {
+    fn probe(&self, channel: &mut Channel, phases: &mut Phases) -> std::result::Result<(), Failure> {
         if !self.fork_probe.load(Ordering::Relaxed) {
             return Ok(());
         }
         match request_tls(channel, phases).map_err(Failure::before)? {
             true => {
                 self.fork_probe.store(false, Ordering::Relaxed);
-                let error = Error::new(
-                    ErrorKind::Tls,
-                    "the fork probe cannot be used: the server now expects TLS",
-                )
-                .advice("use sslmode=require, which shows the same phase");
-                Err(Failure {
-                    error: error.in_phase(Phase::QueueFork),
-                    retry: Retry::WithoutProbe,
-                })
+                let error = Error::new(ErrorKind::Tls, "the fork probe cannot be used: the server now expects TLS")
+                    .advice("use sslmode=require, which shows the same phase");
+                Err(Failure { error: error.in_phase(Phase::QueueFork), retry: Retry::WithoutProbe })
             }
             false => Ok(()),
         }
     }
 
-    fn encrypt(
-        &self,
-        channel: &mut Channel,
-        target: &Target,
-        phases: &mut Phases,
-    ) -> std::result::Result<(), Failure> {
+    fn encrypt(&self, channel: &mut Channel, target: &Target, phases: &mut Phases) -> std::result::Result<(), Failure> {
         let direct = self.config.tls.negotiation == SslNegotiation::Direct;
         if !direct && !request_tls(channel, phases).map_err(Failure::before)? {
             // The server has no TLS: go on without on the same connection, if that is allowed.
             if self.config.tls.mode.requires_tls() {
-                let error = Error::new(
-                    ErrorKind::Tls,
-                    "the server does not support TLS, but it is required",
-                )
-                .advice("turn ssl on at the server or use sslmode=prefer");
+                let error = Error::new(ErrorKind::Tls, "the server does not support TLS, but it is required")
+                    .advice("turn ssl on at the server or use sslmode=prefer");
                 return Err(Failure::before(error.in_phase(Phase::Tls)));
             }
             return Ok(());
         }
         let (Some(config), Some(name)) = (&self.tls, &target.server_name) else {
-            return Err(Failure::before(
-                Error::config("TLS is not configured").in_phase(Phase::Tls),
-            ));
+            return Err(Failure::before(Error::config("TLS is not configured").in_phase(Phase::Tls)));
         };
         let started = Instant::now();
         let result = channel.start_tls(config, name.clone());
@@ -414,9 +328,12 @@ impl Connector {
                 .advice("the server must be PostgreSQL 17 or later; use sslnegotiation=postgres");
             return Err(Failure::before(error.in_phase(Phase::Tls)));
         }
-        result.map_err(|error| Failure {
-            error: error.in_phase(Phase::Tls),
-            retry: Retry::Plain,
+        result.map_err(|error| {
+            let error = match direct {
+                true => error.advice("sslnegotiation=direct needs PostgreSQL 17 or later with ssl on"),
+                false => error,
+            };
+            Failure { error: error.in_phase(Phase::Tls), retry: Retry::Plain }
         })
     }
 }
@@ -425,17 +342,14 @@ impl Connector {
 fn request_tls(channel: &mut Channel, phases: &mut Phases) -> Result<bool> {
     let in_phase = |error: Error| error.in_phase(Phase::QueueFork);
     let sent = Instant::now();
-    channel
-        .send(&startup::SSL_REQUEST_BYTES)
-        .map_err(in_phase)?;
+    channel.send(&startup::SSL_REQUEST_BYTES).map_err(in_phase)?;
     let answer = channel.wait_answer_byte().map_err(in_phase)?;
     phases.queue_fork = Some(channel.arrived().saturating_duration_since(sent));
     match answer {
         b'S' => Ok(true),
         b'N' => Ok(false),
         b'E' => Err(in_phase(
-            Error::protocol("the server answered the SSL request with an error")
-                .advice("the server's log says which"),
+            Error::protocol("the server answered the SSL request with an error").advice("the server's log says which"),
         )),
         other => Err(in_phase(
             Error::protocol(format!("unexpected answer {other:#04x} to the SSL request"))

@@ -79,10 +79,7 @@ impl ServerError {
     /// Copies the fields out of a message.
     pub(crate) fn from_fields(fields: &ErrorFields<'_>) -> Self {
         ServerError {
-            severity: fields
-                .severity()
-                .map_or("ERROR", |severity| severity.as_str())
-                .to_owned(),
+            severity: fields.severity().map_or("ERROR", |severity| severity.as_str()).to_owned(),
             sqlstate: fields.sqlstate().unwrap_or("XX000").to_owned(),
             message: fields.message(),
             detail: fields.text(b'D'),
@@ -163,20 +160,15 @@ impl Error {
 
     /// The end of the stream where more was expected.
     pub(crate) fn closed() -> Self {
-        Error::new(
-            ErrorKind::Closed,
-            "the server closed the connection unexpectedly",
-        )
-        .advice("the server's log may say why")
+        Error::new(ErrorKind::Closed, "the server closed the connection unexpectedly")
+            .advice("the server's log may say why")
     }
 
     /// A failed system call. A timeout of the socket is told apart.
     pub(crate) fn io(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::timeout(),
-            io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::UnexpectedEof => {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
                 let mut closed = Error::closed();
                 closed.0.message = format!("{} ({error})", closed.0.message);
                 closed.0.io = Some(error);
@@ -188,12 +180,8 @@ impl Error {
                     io::ErrorKind::ConnectionRefused => {
                         Some("is a server running there and listening on that address?")
                     }
-                    io::ErrorKind::NotFound => {
-                        Some("is a server running there with this socket folder and port?")
-                    }
-                    io::ErrorKind::PermissionDenied => {
-                        Some("the permissions of the socket or its folder forbid it")
-                    }
+                    io::ErrorKind::NotFound => Some("is a server running there with this socket folder and port?"),
+                    io::ErrorKind::PermissionDenied => Some("the permissions of the socket or its folder forbid it"),
                     _ => None,
                 };
                 new.0.io = Some(error);
@@ -252,10 +240,7 @@ impl Error {
 
     /// The server's SQLSTATE, if it was the server who complained.
     pub fn sqlstate(&self) -> Option<&str> {
-        self.0
-            .server
-            .as_ref()
-            .map(|server| server.sqlstate.as_str())
+        self.0.server.as_ref().map(|server| server.sqlstate.as_str())
     }
 
     /// The failed system call's error.
@@ -276,16 +261,12 @@ impl fmt::Display for Error {
             writeln!(f, "{earlier}")?;
         }
         match (&inner.target, inner.phase) {
-            (Some(target), Some(Phase::Statement | Phase::Disconnect)) => {
-                write!(f, "server at {target}: ")?
-            }
+            (Some(target), Some(Phase::Statement | Phase::Disconnect)) => write!(f, "server at {target}: ")?,
             (Some(target), _) => write!(f, "connection to {target} failed: ")?,
             (None, _) => {}
         }
         f.write_str(&inner.message)?;
-        if let (Some(phase), ErrorKind::Timeout | ErrorKind::Closed | ErrorKind::Protocol) =
-            (inner.phase, inner.kind)
-        {
+        if let (Some(phase), ErrorKind::Timeout | ErrorKind::Closed | ErrorKind::Protocol) = (inner.phase, inner.kind) {
             write!(f, " (in phase {phase})")?;
         }
         if let Some(advice) = inner.advice {
@@ -315,19 +296,11 @@ mod tests {
     #[test]
     fn says_what_where_and_what_to_do() {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-        let error = Error::io(refused)
-            .in_phase(Phase::Connect)
-            .at_target("db:1 (10.0.0.1)");
+        let error = Error::io(refused).in_phase(Phase::Connect).at_target("db:1 (10.0.0.1)");
         let text = error.to_string();
-        assert!(
-            text.starts_with("connection to db:1 (10.0.0.1) failed: "),
-            "{text}"
-        );
+        assert!(text.starts_with("connection to db:1 (10.0.0.1) failed: "), "{text}");
         assert!(text.contains("is a server running"), "{text}");
-        assert_eq!(
-            (error.kind(), error.phase()),
-            (ErrorKind::Io, Some(Phase::Connect))
-        );
+        assert_eq!((error.kind(), error.phase()), (ErrorKind::Io, Some(Phase::Connect)));
         let timeout = Error::io(io::ErrorKind::WouldBlock.into()).in_phase(Phase::Startup);
         assert_eq!(timeout.kind(), ErrorKind::Timeout);
         assert!(timeout.to_string().contains("phase startup"));
@@ -338,10 +311,7 @@ mod tests {
         let body = b"SFEHLER\0VERROR\0C42601\0Mwrong\0Hright\0P8\0\0";
         let error = Error::from_server(ServerError::from_fields(&ErrorFields::new(body)));
         assert_eq!(error.sqlstate(), Some("42601"));
-        assert_eq!(
-            error.to_string(),
-            "ERROR 42601: wrong (at character 8); hint: right"
-        );
+        assert_eq!(error.to_string(), "ERROR 42601: wrong (at character 8); hint: right");
         let bare = ServerError::from_fields(&ErrorFields::new(b"\0"));
         assert_eq!(bare.sqlstate, "XX000");
     }

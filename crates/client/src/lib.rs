@@ -33,9 +33,8 @@ pub use attempt::{Attempt, AttemptError, Attempts, Encryption};
 pub use cancel::CancelToken;
 pub use channel::TlsInfo;
 pub use config::{
-    AuthMethod, AuthMethods, ChannelBinding, Config, GssEncMode, Host, LoadBalanceHosts, Place,
-    RootCert, SslCertMode, SslMode, SslNegotiation, TargetSessionAttrs, TcpOptions, TlsOptions,
-    TlsVersion,
+    AuthMethod, AuthMethods, ChannelBinding, Config, GssEncMode, Host, LoadBalanceHosts, Place, RootCert, SslCertMode,
+    SslMode, SslNegotiation, TargetSessionAttrs, TcpOptions, TlsOptions, TlsVersion,
 };
 pub use connection::Connection;
 pub use connector::Connector;

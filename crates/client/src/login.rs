@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use pgusher_auth::{
-    AuthError, BindingPolicy, CertificateHash, ChannelBinding as Binding, ClientExchange,
-    Credential, Mechanism, OfferedMechanisms, Password, RAW_NONCE_LEN, ScramKeys, Step, Transport,
-    md5::Md5Hash,
+    AuthError, BindingPolicy, CertificateHash, ChannelBinding as Binding, ClientExchange, Credential, Mechanism,
+    OfferedMechanisms, Password, RAW_NONCE_LEN, ScramKeys, Step, Transport, md5::Md5Hash,
 };
 use pgusher_wire::TxStatus;
 use pgusher_wire::backend::{Authentication, Message};
@@ -56,9 +55,7 @@ impl Login<'_> {
     /// Logs in. `phases` holds what was measured also when it fails.
     pub(crate) fn run(&self, channel: &mut Channel, phases: &mut Phases) -> Result<Session> {
         let sent = Instant::now();
-        channel
-            .send(self.startup_packet)
-            .map_err(|error| error.in_phase(Phase::Startup))?;
+        channel.send(self.startup_packet).map_err(|error| error.in_phase(Phase::Startup))?;
         let mut progress = Progress {
             method: AuthMethod::None,
             name: "trust",
@@ -93,34 +90,24 @@ impl Login<'_> {
     ) -> Result<()> {
         let mut reply = Vec::new();
         loop {
-            let phase = if phases.startup.is_none() {
-                Phase::Startup
-            } else {
-                Phase::Authenticate
-            };
+            let phase = if phases.startup.is_none() { Phase::Startup } else { Phase::Authenticate };
             let at = channel.wait().map_err(|error| error.in_phase(phase))?;
             let arrived = channel.arrived();
             let message = Message::parse(channel.frame(at)).map_err(|error| {
-                Error::protocol(error.to_string())
-                    .advice("is this a PostgreSQL server?")
-                    .in_phase(phase)
+                Error::protocol(error.to_string()).advice("is this a PostgreSQL server?").in_phase(phase)
             })?;
             let request = match message {
                 Message::Authentication(request) => request,
                 Message::Error(fields) => {
-                    return Err(
-                        Error::from_server(ServerError::from_fields(&fields)).in_phase(phase)
-                    );
+                    return Err(Error::from_server(ServerError::from_fields(&fields)).in_phase(phase));
                 }
                 Message::Notice(_) => continue,
                 Message::NegotiateProtocolVersion { newest_minor, .. } => {
                     let minor = newest_minor & 0xffff;
                     if minor < u32::from(self.config.protocol.0.minor) {
-                        return Err(Error::protocol(format!(
-                            "the server speaks protocol 3.{minor} at most"
-                        ))
-                        .advice("lower min_protocol_version")
-                        .in_phase(phase));
+                        return Err(Error::protocol(format!("the server speaks protocol 3.{minor} at most"))
+                            .advice("lower min_protocol_version")
+                            .in_phase(phase));
                     }
                     continue;
                 }
@@ -128,16 +115,11 @@ impl Login<'_> {
             };
             if phases.startup.is_none() {
                 phases.startup = Some(arrived.saturating_duration_since(sent));
-            } else if let (Some(last), Authentication::SaslContinue(_)) =
-                (progress.last_sent, &request)
-            {
-                *phases.authenticate.get_or_insert_default() +=
-                    arrived.saturating_duration_since(last);
+            } else if let (Some(last), Authentication::SaslContinue(_)) = (progress.last_sent, &request) {
+                *phases.authenticate.get_or_insert_default() += arrived.saturating_duration_since(last);
             }
             if matches!(request, Authentication::Ok) {
-                return self
-                    .accept(progress)
-                    .map_err(|error| error.in_phase(Phase::Authenticate));
+                return self.accept(progress).map_err(|error| error.in_phase(Phase::Authenticate));
             }
             reply.clear();
             let crypto = Instant::now();
@@ -181,10 +163,7 @@ impl Login<'_> {
                     let names: Vec<_> = mechanisms.iter().map(String::from_utf8_lossy).collect();
                     return Err(Error::new(
                         ErrorKind::Authentication,
-                        format!(
-                            "the server wants {}, which is not supported",
-                            names.join(", ")
-                        ),
+                        format!("the server wants {}, which is not supported", names.join(", ")),
                     )
                     .advice("only SCRAM-SHA-256, md5, password and trust are"));
                 }
@@ -214,12 +193,9 @@ impl Login<'_> {
                 frontend::write_sasl_response(reply, &response);
                 Ok(())
             }
-            Authentication::SaslFinal(data) => progress
-                .exchange
-                .as_mut()
-                .ok_or_else(out_of_turn)?
-                .on_server_final(data)
-                .map_err(auth_error),
+            Authentication::SaslFinal(data) => {
+                progress.exchange.as_mut().ok_or_else(out_of_turn)?.on_server_final(data).map_err(auth_error)
+            }
             Authentication::Other(kind) => {
                 let name = match kind {
                     2 => "Kerberos V5",
@@ -227,11 +203,8 @@ impl Login<'_> {
                     9 => "SSPI",
                     _ => "an unknown authentication method",
                 };
-                Err(Error::new(
-                    ErrorKind::Authentication,
-                    format!("the server wants {name}, which is not supported"),
-                )
-                .advice("only SCRAM-SHA-256, md5, password and trust are"))
+                Err(Error::new(ErrorKind::Authentication, format!("the server wants {name}, which is not supported"))
+                    .advice("only SCRAM-SHA-256, md5, password and trust are"))
             }
         }
     }
@@ -239,12 +212,7 @@ impl Login<'_> {
     fn exchange(&self, offered: OfferedMechanisms, channel: &Channel) -> Result<ClientExchange> {
         let transport = if channel.is_tls() {
             let missing = AuthError::ChannelBinding("the server sent no certificate");
-            Transport::Tls(
-                channel
-                    .server_certificate()
-                    .ok_or(missing)
-                    .and_then(CertificateHash::of_der),
-            )
+            Transport::Tls(channel.server_certificate().ok_or(missing).and_then(CertificateHash::of_der))
         } else {
             Transport::Plain
         };
@@ -255,22 +223,14 @@ impl Login<'_> {
         };
         let binding = Binding::choose(offered, transport, policy).map_err(auth_error)?;
         let credential = match self.scram_keys {
-            Some(keys) => Credential::Keys {
-                keys: keys.clone(),
-                made_with: None,
-            },
+            Some(keys) => Credential::Keys { keys: keys.clone(), made_with: None },
             None => Credential::Password(Password::new(self.password()?.expose().as_bytes())),
         };
         let mut nonce = [0; RAW_NONCE_LEN];
         rustls::crypto::ring::default_provider()
             .secure_random
             .fill(&mut nonce)
-            .map_err(|_| {
-                Error::new(
-                    ErrorKind::Authentication,
-                    "the system gives no random numbers",
-                )
-            })?;
+            .map_err(|_| Error::new(ErrorKind::Authentication, "the system gives no random numbers"))?;
         Ok(ClientExchange::new(credential, binding, &nonce))
     }
 
@@ -280,9 +240,7 @@ impl Login<'_> {
             return Err(out_of_turn());
         }
         self.check_method(method)?;
-        if self.config.channel_binding == ChannelBinding::Require
-            && method != AuthMethod::ScramSha256
-        {
+        if self.config.channel_binding == ChannelBinding::Require && method != AuthMethod::ScramSha256 {
             return Err(Error::new(
                 ErrorKind::Authentication,
                 format!("channel binding is required, but the server wants {name}"),
@@ -298,13 +256,8 @@ impl Login<'_> {
             return Ok(());
         }
         let text = match method {
-            AuthMethod::None => {
-                "require_auth forbids that the server asks for no authentication".to_owned()
-            }
-            method => format!(
-                "require_auth forbids the method that the server wants: {}",
-                method.name()
-            ),
+            AuthMethod::None => "require_auth forbids that the server asks for no authentication".to_owned(),
+            method => format!("require_auth forbids the method that the server wants: {}", method.name()),
         };
         Err(Error::new(ErrorKind::Authentication, text))
     }
@@ -315,36 +268,20 @@ impl Login<'_> {
         if progress.method == AuthMethod::None {
             self.check_method(AuthMethod::None)?;
         }
-        if progress
-            .exchange
-            .as_ref()
-            .is_some_and(|exchange| !exchange.is_done())
-        {
-            return refuse(
-                "the server ended the SCRAM exchange without proving that it knows the password",
-            );
+        if progress.exchange.as_ref().is_some_and(|exchange| !exchange.is_done()) {
+            return refuse("the server ended the SCRAM exchange without proving that it knows the password");
         }
-        let bound = progress
-            .exchange
-            .as_ref()
-            .is_some_and(ClientExchange::is_channel_bound);
+        let bound = progress.exchange.as_ref().is_some_and(ClientExchange::is_channel_bound);
         if self.config.channel_binding == ChannelBinding::Require && !bound {
-            return refuse(
-                "channel binding is required, but the server authenticated the client without it",
-            );
+            return refuse("channel binding is required, but the server authenticated the client without it");
         }
         Ok(())
     }
 
     fn password(&self) -> Result<&Secret> {
         self.password.ok_or_else(|| {
-            Error::new(
-                ErrorKind::Authentication,
-                "the server wants a password, but none was supplied",
-            )
-            .advice(
-                "set PGPASSWORD, a password file (~/.pgpass) or password in the connection string",
-            )
+            Error::new(ErrorKind::Authentication, "the server wants a password, but none was supplied")
+                .advice("set PGPASSWORD, a password file (~/.pgpass) or password in the connection string")
         })
     }
 }
@@ -353,8 +290,7 @@ impl Login<'_> {
 fn set_up(channel: &mut Channel, session: &mut Session) -> Result<()> {
     loop {
         let at = channel.wait()?;
-        let message = Message::parse(channel.frame(at))
-            .map_err(|error| Error::protocol(error.to_string()))?;
+        let message = Message::parse(channel.frame(at)).map_err(|error| Error::protocol(error.to_string()))?;
         match message {
             Message::ParameterStatus { name, value } => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -385,10 +321,7 @@ fn unexpected(message: &Message<'_>) -> Error {
 }
 
 fn out_of_turn() -> Error {
-    Error::new(
-        ErrorKind::Authentication,
-        "the server sent an authentication message out of turn",
-    )
+    Error::new(ErrorKind::Authentication, "the server sent an authentication message out of turn")
 }
 
 fn auth_error(error: AuthError) -> Error {

@@ -25,10 +25,7 @@ pub(crate) enum Retry {
 
 impl Failure {
     pub(crate) fn before(error: Error) -> Self {
-        Failure {
-            error,
-            retry: Retry::Useless,
-        }
+        Failure { error, retry: Retry::Useless }
     }
 
     /// A server may refuse a login because it is, or is not, encrypted (pg_hba.conf).
@@ -55,15 +52,9 @@ impl Plan {
         let mode = if tcp { mode } else { SslMode::Disable };
         let first = match mode {
             SslMode::Disable | SslMode::Allow => Encryption::Plain,
-            SslMode::Prefer | SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => {
-                Encryption::Tls
-            }
+            SslMode::Prefer | SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Encryption::Tls,
         };
-        Plan {
-            mode,
-            next: Some(first),
-            fallback_used: false,
-        }
+        Plan { mode, next: Some(first), fallback_used: false }
     }
 
     pub(crate) fn next(&mut self) -> Option<Encryption> {

@@ -61,8 +61,7 @@ impl Rows {
     pub(crate) fn take(&mut self, message: &Message<'_>) {
         if let Message::DataRow(row) = message {
             let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-            self.rows
-                .push(row.columns().map(|value| value.map(text)).collect());
+            self.rows.push(row.columns().map(|value| value.map(text)).collect());
         }
     }
 

@@ -21,30 +21,19 @@ pub(crate) enum Address {
 
 impl Address {
     /// Connects and checks requirepeer. The time is that of the connect() call alone.
-    pub(crate) fn connect(
-        &self,
-        config: &Config,
-        deadline: Option<Instant>,
-    ) -> Result<(Socket, Duration)> {
+    pub(crate) fn connect(&self, config: &Config, deadline: Option<Instant>) -> Result<(Socket, Duration)> {
         let (socket, took) = self.connect_with(&config.tcp, deadline)?;
-        if let (Address::Unix(_) | Address::Abstract(_), Some(wanted)) =
-            (self, &config.require_peer)
-        {
+        if let (Address::Unix(_) | Address::Abstract(_), Some(wanted)) = (self, &config.require_peer) {
             check_peer(&socket, wanted)?;
         }
         Ok((socket, took))
     }
 
     /// Connects.
-    pub(crate) fn connect_with(
-        &self,
-        tcp: &TcpOptions,
-        deadline: Option<Instant>,
-    ) -> Result<(Socket, Duration)> {
+    pub(crate) fn connect_with(&self, tcp: &TcpOptions, deadline: Option<Instant>) -> Result<(Socket, Duration)> {
         let (socket, address) = match self {
             Address::Tcp(address) => {
-                let socket = Socket::new(Domain::for_address(*address), Type::STREAM, None)
-                    .map_err(Error::io)?;
+                let socket = Socket::new(Domain::for_address(*address), Type::STREAM, None).map_err(Error::io)?;
                 set_tcp_options(&socket, tcp).map_err(Error::io)?;
                 (socket, SockAddr::from(*address))
             }
@@ -121,17 +110,14 @@ fn set_tcp_options(socket: &Socket, options: &TcpOptions) -> std::io::Result<()>
 
 #[cfg(target_os = "linux")]
 fn check_peer(socket: &Socket, wanted: &str) -> Result<()> {
-    let credentials =
-        rustix::net::sockopt::socket_peercred(socket).map_err(|errno| Error::io(errno.into()))?;
+    let credentials = rustix::net::sockopt::socket_peercred(socket).map_err(|errno| Error::io(errno.into()))?;
     let uid = credentials.uid.as_raw();
     match Environment::account_name(uid) {
         Some(name) if name == wanted => Ok(()),
-        Some(name) => Err(Error::config(format!(
-            "requirepeer specifies \"{wanted}\", but the peer's user name is \"{name}\""
-        ))),
-        None => Err(Error::config(format!(
-            "requirepeer: the user with id {uid} is not known here"
-        ))),
+        Some(name) => {
+            Err(Error::config(format!("requirepeer specifies \"{wanted}\", but the peer's user name is \"{name}\"")))
+        }
+        None => Err(Error::config(format!("requirepeer: the user with id {uid} is not known here"))),
     }
 }
 

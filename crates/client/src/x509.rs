@@ -49,11 +49,7 @@ impl Facts {
                 has_alt_names = names_extension(Der(body).expect(SEQUENCE)?);
             }
         }
-        Some(Facts {
-            validity,
-            common_name,
-            has_alt_names,
-        })
+        Some(Facts { validity, common_name, has_alt_names })
     }
 
     /// Whether the certificate is valid at this time.
@@ -64,8 +60,7 @@ impl Facts {
     /// Whether the certificate is valid now.
     pub(crate) fn is_valid_now(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-        now.and_then(|now| i64::try_from(now.as_secs()).ok())
-            .is_some_and(|now| self.is_valid_at(now))
+        now.and_then(|now| i64::try_from(now.as_secs()).ok()).is_some_and(|now| self.is_valid_at(now))
     }
 
     /// Whether the common name covers this host: equal without regard to case, or a wildcard for one leading label.
@@ -90,10 +85,7 @@ fn common_name(subject: &[u8]) -> Option<String> {
         while let Some(pair) = pairs.expect(SEQUENCE) {
             let mut pair = Der(pair);
             if pair.expect(OID) == Some(OID_COMMON_NAME) {
-                found = pair
-                    .next()
-                    .and_then(|(_, text)| std::str::from_utf8(text).ok())
-                    .map(str::to_owned);
+                found = pair.next().and_then(|(_, text)| std::str::from_utf8(text).ok()).map(str::to_owned);
             }
         }
     }
@@ -120,31 +112,21 @@ fn time((tag, text): (u8, &[u8])) -> Option<i64> {
     let (year, rest) = match tag {
         UTC_TIME => {
             let year: i64 = text.get(..2)?.parse().ok()?;
-            (
-                if year < 50 { 2000 + year } else { 1900 + year },
-                text.get(2..)?,
-            )
+            (if year < 50 { 2000 + year } else { 1900 + year }, text.get(2..)?)
         }
         GENERALIZED_TIME => (text.get(..4)?.parse().ok()?, text.get(4..)?),
         _ => return None,
     };
     let field = |at: usize| rest.get(at..at + 2)?.parse::<i64>().ok();
-    let (month, day, hour, minute, second) =
-        (field(0)?, field(2)?, field(4)?, field(6)?, field(8)?);
+    let (month, day, hour, minute, second) = (field(0)?, field(2)?, field(4)?, field(6)?, field(8)?);
     if rest.len() != 10 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
     // Days since 1970 in the proleptic Gregorian calendar, with years that begin in March.
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100)
-        + year.div_euclid(400)
-        + (153 * month + 2) / 5
-        + day
-        - 719_469;
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days =
+        365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day
+            - 719_469;
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
@@ -163,15 +145,9 @@ impl<'a> Der<'a> {
         let (len, rest) = if first < 0x80 {
             (usize::from(first), rest)
         } else {
-            let (bytes, rest) = rest
-                .split_at_checked(usize::from(first & 0x7f))
-                .filter(|(b, _)| (1..=4).contains(&b.len()))?;
-            (
-                bytes
-                    .iter()
-                    .fold(0, |len, byte| len << 8 | usize::from(*byte)),
-                rest,
-            )
+            let (bytes, rest) =
+                rest.split_at_checked(usize::from(first & 0x7f)).filter(|(b, _)| (1..=4).contains(&b.len()))?;
+            (bytes.iter().fold(0, |len, byte| len << 8 | usize::from(*byte)), rest)
         };
         let (content, rest) = rest.split_at_checked(len)?;
         self.0 = rest;
@@ -194,17 +170,8 @@ mod tests {
     fn times() {
         assert_eq!(time((UTC_TIME, b"700101000000Z")), Some(0));
         assert_eq!(time((UTC_TIME, b"240229120000Z")), Some(1_709_208_000));
-        assert_eq!(
-            time((GENERALIZED_TIME, b"20240301000000Z")),
-            Some(1_709_251_200)
-        );
-        for bad in [
-            &b"240229120000"[..],
-            b"2402291200Z",
-            b"241301000000Z",
-            b"",
-            b"24022912000xZ",
-        ] {
+        assert_eq!(time((GENERALIZED_TIME, b"20240301000000Z")), Some(1_709_251_200));
+        for bad in [&b"240229120000"[..], b"2402291200Z", b"241301000000Z", b"", b"24022912000xZ"] {
             assert_eq!(time((UTC_TIME, bad)), None);
         }
     }
@@ -213,9 +180,7 @@ mod tests {
     fn facts_of_a_certificate() {
         let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
-        params
-            .distinguished_name
-            .push(rcgen::DnType::CommonName, "db.example.com");
+        params.distinguished_name.push(rcgen::DnType::CommonName, "db.example.com");
         params.not_before = rcgen::date_time_ymd(2024, 1, 1);
         params.not_after = rcgen::date_time_ymd(2024, 12, 31);
         let key = rcgen::KeyPair::generate().unwrap();
@@ -233,11 +198,7 @@ mod tests {
 
     #[test]
     fn wildcards_cover_one_label() {
-        let facts = |name: &str| Facts {
-            validity: (0, 0),
-            common_name: Some(name.to_owned()),
-            has_alt_names: false,
-        };
+        let facts = |name: &str| Facts { validity: (0, 0), common_name: Some(name.to_owned()), has_alt_names: false };
         assert!(facts("*.example.com").names_host("a.example.com"));
         for host in ["example.com", "a.b.example.com", ".example.com"] {
             assert!(!facts("*.example.com").names_host(host), "{host}");

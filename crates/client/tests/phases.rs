@@ -25,14 +25,8 @@ const EXIT: Duration = Duration::from_millis(45);
 fn assert_near(what: &str, measured: Option<Duration>, injected: Duration) {
     let measured = measured.unwrap_or_else(|| panic!("{what} was not measured"));
     let slack = (injected / 5).max(Duration::from_millis(10));
-    assert!(
-        measured + Duration::from_micros(100) >= injected,
-        "{what}: {measured:?} is less than {injected:?}"
-    );
-    assert!(
-        measured <= injected + slack,
-        "{what}: {measured:?} is much more than {injected:?}"
-    );
+    assert!(measured + Duration::from_micros(100) >= injected, "{what}: {measured:?} is less than {injected:?}");
+    assert!(measured <= injected + slack, "{what}: {measured:?} is much more than {injected:?}");
 }
 
 fn serve(play: impl FnOnce(TcpStream) + Send + 'static) -> (u16, JoinHandle<()>) {
@@ -40,9 +34,7 @@ fn serve(play: impl FnOnce(TcpStream) + Send + 'static) -> (u16, JoinHandle<()>)
     let port = listener.local_addr().unwrap().port();
     let thread = thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         play(stream);
     });
     (port, thread)
@@ -51,9 +43,7 @@ fn serve(play: impl FnOnce(TcpStream) + Send + 'static) -> (u16, JoinHandle<()>)
 fn connector(port: u16, more: &str) -> Connector {
     let text = format!("host=127.0.0.1 port={port} user=u password=pw {more}");
     let config = Config::resolve(Params::parse(&text).unwrap(), &Environment::empty()).unwrap();
-    Connector::new(&config)
-        .unwrap()
-        .timeout(Some(Duration::from_secs(10)))
+    Connector::new(&config).unwrap().timeout(Some(Duration::from_secs(10)))
 }
 
 fn read_startup(stream: &mut TcpStream) -> Vec<u8> {
@@ -88,15 +78,12 @@ fn refuse_tls(stream: &mut TcpStream, wait: Duration) {
 
 #[test]
 fn each_phase_of_a_scram_login_comes_back() {
-    let verifier =
-        Verifier::from_password(&Password::new("pw"), b"0123456789abcdef", 4096).unwrap();
+    let verifier = Verifier::from_password(&Password::new("pw"), b"0123456789abcdef", 4096).unwrap();
     let (port, thread) = serve(move |mut stream| {
         refuse_tls(&mut stream, QUEUE);
         let packet = read_startup(&mut stream);
         let (startup, _) = Startup::parse(&packet).unwrap().unwrap();
-        let Startup::Session { parameters, .. } = startup else {
-            panic!("no session")
-        };
+        let Startup::Session { parameters, .. } = startup else { panic!("no session") };
         assert_eq!(parameters.get("user"), Some(&b"u"[..]));
         thread::sleep(STARTUP);
         let mut out = Vec::new();
@@ -116,18 +103,9 @@ fn each_phase_of_a_scram_login_comes_back() {
     assert!(phases.client_crypto.unwrap() > Duration::from_micros(50));
     assert!(phases.connect.unwrap() < Duration::from_millis(20) && phases.tls.is_none());
     let parts: Duration = phases.iter().map(|(_, time)| time).sum();
-    assert!(
-        parts <= phases.total && phases.total <= attempts.total,
-        "{phases:?}"
-    );
+    assert!(parts <= phases.total && phases.total <= attempts.total, "{phases:?}");
     assert_eq!(connection.auth_method(), "scram-sha-256");
-    assert_eq!(
-        (
-            connection.backend_pid(),
-            connection.parameter("server_version")
-        ),
-        (77, Some("99.1"))
-    );
+    assert_eq!((connection.backend_pid(), connection.parameter("server_version")), (77, Some("99.1")));
     assert_near("disconnect", Some(connection.terminate().unwrap()), EXIT);
     thread.join().unwrap();
 }
@@ -138,9 +116,7 @@ fn scram(stream: &mut TcpStream, verifier: Verifier) {
     assert_eq!(tag, b'p');
     let (mechanism, first) = frontend::parse_sasl_initial(&body).unwrap();
     assert_eq!(mechanism, b"SCRAM-SHA-256");
-    let server_first = exchange
-        .on_client_first(Mechanism::ScramSha256, first.unwrap())
-        .unwrap();
+    let server_first = exchange.on_client_first(Mechanism::ScramSha256, first.unwrap()).unwrap();
     thread::sleep(ROUND);
     let mut out = Vec::new();
     backend::write_authentication_sasl_continue(&mut out, &server_first);
@@ -184,10 +160,7 @@ fn phases_of_a_statement() {
     assert_near("first byte", Some(reply.first_byte), FIRST_ROW);
     assert_near("last row", reply.last_row, FIRST_ROW + LAST_ROW);
     assert_near("ready", Some(reply.ready), FIRST_ROW + LAST_ROW + FINISH);
-    assert_eq!(
-        (reply.rows, reply.row_bytes, reply.tag.as_deref()),
-        (2, 14, Some("SELECT 2"))
-    );
+    assert_eq!((reply.rows, reply.row_bytes, reply.tag.as_deref()), (2, 14, Some("SELECT 2")));
     assert_eq!(connection.transaction_status(), TxStatus::Transaction);
     drop(connection);
     thread.join().unwrap();
@@ -203,10 +176,7 @@ fn the_fork_probe_works_without_tls() {
         ready(&mut out);
         stream.write_all(&out).unwrap();
     });
-    let (_, attempts) = connector(port, "sslmode=disable")
-        .fork_probe(true)
-        .connect()
-        .unwrap();
+    let (_, attempts) = connector(port, "sslmode=disable").fork_probe(true).connect().unwrap();
     assert_near("queue+fork", attempts.phases().queue_fork, QUEUE);
     thread.join().unwrap();
 }
@@ -219,10 +189,7 @@ fn plaintext_behind_the_ssl_answer_is_refused() {
         let _ = stream.read(&mut [0; 100]);
     });
     let error = connector(port, "sslmode=require").connect().err().unwrap();
-    assert_eq!(
-        (error.kind(), error.phase()),
-        (ErrorKind::Protocol, Some(Phase::QueueFork))
-    );
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Protocol, Some(Phase::QueueFork)));
     assert!(error.to_string().contains("unencrypted data"), "{error}");
     thread.join().unwrap();
 }
@@ -233,22 +200,23 @@ fn a_server_that_is_silent_or_none_at_all_ends_in_an_error() {
         read_startup(&mut stream);
         thread::sleep(Duration::from_millis(400));
     });
-    let silent = connector(port, "sslmode=disable")
-        .timeout(Some(Duration::from_millis(100)))
-        .connect()
-        .err()
-        .unwrap();
-    assert_eq!(
-        (silent.kind(), silent.phase()),
-        (ErrorKind::Timeout, Some(Phase::Startup))
-    );
+    let silent = connector(port, "sslmode=disable").timeout(Some(Duration::from_millis(100))).connect().err().unwrap();
+    assert_eq!((silent.kind(), silent.phase()), (ErrorKind::Timeout, Some(Phase::Startup)));
+    thread.join().unwrap();
+
+    let (port, thread) = serve(|mut stream| {
+        let _ = stream.read(&mut [0; 100]);
+        thread::sleep(Duration::from_millis(2500));
+    });
+    let began = std::time::Instant::now();
+    let late = connector(port, "sslmode=disable connect_timeout=1").connect().err().unwrap();
+    assert_eq!(late.kind(), ErrorKind::Timeout);
+    assert!(began.elapsed() < Duration::from_millis(1800));
     thread.join().unwrap();
 
     let (port, thread) = serve(|mut stream| {
         read_startup(&mut stream);
-        stream
-            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            .unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     });
     let http = connector(port, "sslmode=disable").connect().err().unwrap();
     assert!(matches!(http.kind(), ErrorKind::Protocol), "{http:?}");
@@ -257,33 +225,16 @@ fn a_server_that_is_silent_or_none_at_all_ends_in_an_error() {
 
 #[test]
 fn all_hosts_are_tried_and_all_failures_told() {
-    let free = || {
-        TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port()
-    };
-    let text = format!(
-        "host=127.0.0.1,127.0.0.1 port={},{} user=u sslmode=disable",
-        free(),
-        free()
-    );
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = format!("host=127.0.0.1,127.0.0.1 port={},{} user=u sslmode=disable", free(), free());
     let config = Config::resolve(Params::parse(&text).unwrap(), &Environment::empty()).unwrap();
     let mut attempts = Attempts::default();
-    let error = Connector::new(&config)
-        .unwrap()
-        .connect_traced(&mut attempts)
-        .err()
-        .unwrap();
+    let error = Connector::new(&config).unwrap().connect_traced(&mut attempts).err().unwrap();
     assert_eq!(attempts.iter().len(), 2);
     assert!(attempts.iter().all(|attempt| attempt.error.is_some()));
     let text = error.to_string();
     assert_eq!(text.lines().count(), 2, "{text}");
-    assert_eq!(
-        (error.kind(), error.phase()),
-        (ErrorKind::Io, Some(Phase::Connect))
-    );
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Io, Some(Phase::Connect)));
     assert!(error.errno().is_some() && text.contains("is a server running"));
 }
 
@@ -291,15 +242,10 @@ fn all_hosts_are_tried_and_all_failures_told() {
 fn errors_of_the_server_during_login_and_in_a_statement() {
     let (port, thread) = serve(|mut stream| {
         read_startup(&mut stream);
-        stream
-            .write_all(&Report::fatal("3D000", "no such database").to_bytes())
-            .unwrap();
+        stream.write_all(&Report::fatal("3D000", "no such database").to_bytes()).unwrap();
     });
     let error = connector(port, "sslmode=disable").connect().err().unwrap();
-    assert_eq!(
-        (error.sqlstate(), error.phase()),
-        (Some("3D000"), Some(Phase::Startup))
-    );
+    assert_eq!((error.sqlstate(), error.phase()), (Some("3D000"), Some(Phase::Startup)));
     thread.join().unwrap();
 
     let (port, thread) = serve(|mut stream| {
@@ -309,20 +255,12 @@ fn errors_of_the_server_during_login_and_in_a_statement() {
         ready(&mut out);
         stream.write_all(&out).unwrap();
         read_message(&mut stream);
-        stream
-            .write_all(&Report::fatal("57P01", "going down").to_bytes())
-            .unwrap();
+        stream.write_all(&Report::fatal("57P01", "going down").to_bytes()).unwrap();
     });
     let (mut connection, _) = connector(port, "sslmode=disable").connect().unwrap();
     let error = connection.simple_query("select 1").unwrap_err();
-    assert_eq!(
-        (error.sqlstate(), error.phase()),
-        (Some("57P01"), Some(Phase::Statement))
-    );
+    assert_eq!((error.sqlstate(), error.phase()), (Some("57P01"), Some(Phase::Statement)));
     assert!(!connection.is_usable());
-    assert_eq!(
-        connection.simple_query("select 1").unwrap_err().kind(),
-        ErrorKind::Usage
-    );
+    assert_eq!(connection.simple_query("select 1").unwrap_err().kind(), ErrorKind::Usage);
     thread.join().unwrap();
 }

@@ -48,28 +48,20 @@ impl Host {
         } else if let Some(folder) = name.strip_prefix('@') {
             Place::Abstract(file(folder))
         } else {
-            Place::Tcp {
-                name: name.to_owned(),
-                addr: None,
-            }
+            Place::Tcp { name: name.to_owned(), addr: None }
         };
         let default_folder = SOCKET_FOLDERS.contains(&name);
-        Host {
-            place,
-            port,
-            passfile_name: if default_folder { "localhost" } else { name }.to_owned(),
-        }
+        Host { place, port, passfile_name: if default_folder { "localhost" } else { name }.to_owned() }
     }
 
     /// The server's socket in the folder where packages put it, or localhost if no such folder exists.
     fn default_place(port: u16) -> Host {
         let socket = |folder: &&str| Path::new(folder).join(format!(".s.PGSQL.{port}")).exists();
-        let folder = SOCKET_FOLDERS.iter().copied().find(socket).or_else(|| {
-            SOCKET_FOLDERS
-                .iter()
-                .copied()
-                .find(|folder| Path::new(folder).is_dir())
-        });
+        let folder = SOCKET_FOLDERS
+            .iter()
+            .copied()
+            .find(socket)
+            .or_else(|| SOCKET_FOLDERS.iter().copied().find(|folder| Path::new(folder).is_dir()));
         Host::new(folder.unwrap_or("localhost"), port)
     }
 
@@ -84,11 +76,7 @@ impl fmt::Display for Host {
         match &self.place {
             Place::Tcp { name, addr } => {
                 let numeric = addr.map(|addr| addr.to_string());
-                let shown = if name.is_empty() {
-                    numeric.as_deref().unwrap_or("")
-                } else {
-                    name
-                };
+                let shown = if name.is_empty() { numeric.as_deref().unwrap_or("") } else { name };
                 if shown.contains(':') {
                     write!(f, "[{shown}]:{}", self.port)
                 } else {
@@ -103,11 +91,7 @@ impl fmt::Display for Host {
 
 /// Combines the three lists.
 pub(super) fn hosts(params: &Params) -> Result<Vec<Host>> {
-    let list = |keyword| {
-        params
-            .non_empty(keyword)
-            .map(|text| text.split(',').map(str::trim).collect::<Vec<_>>())
-    };
+    let list = |keyword| params.non_empty(keyword).map(|text| text.split(',').map(str::trim).collect::<Vec<_>>());
     let names = list(Keyword::Host);
     let addrs = list(Keyword::Hostaddr);
     let ports = list(Keyword::Port).unwrap_or_else(|| vec![""]);
@@ -122,42 +106,23 @@ pub(super) fn hosts(params: &Params) -> Result<Vec<Host>> {
         }
     }
     if ports.len() != 1 && ports.len() != count {
-        return Err(Error::config(format!(
-            "could not match {} port numbers to {count} hosts",
-            ports.len()
-        )));
+        return Err(Error::config(format!("could not match {} port numbers to {count} hosts", ports.len())));
     }
     (0..count)
         .map(|i| {
             let at = |list: &Option<Vec<&'_ str>>| {
-                list.as_ref()
-                    .and_then(|list| list.get(i).copied())
-                    .unwrap_or("")
-                    .to_owned()
+                list.as_ref().and_then(|list| list.get(i).copied()).unwrap_or("").to_owned()
             };
             let port = port(ports.get(i).or(ports.first()).copied().unwrap_or(""))?;
             let (name, addr) = (at(&names), at(&addrs));
             if addr.is_empty() {
-                return Ok(if name.is_empty() {
-                    Host::default_place(port)
-                } else {
-                    Host::new(&name, port)
-                });
+                return Ok(if name.is_empty() { Host::default_place(port) } else { Host::new(&name, port) });
             }
             let Ok(parsed) = addr.parse() else {
-                return Err(Error::config(format!(
-                    "invalid hostaddr \"{addr}\"; it must be a numeric address"
-                )));
+                return Err(Error::config(format!("invalid hostaddr \"{addr}\"; it must be a numeric address")));
             };
             let passfile_name = if name.is_empty() { addr } else { name.clone() };
-            Ok(Host {
-                place: Place::Tcp {
-                    name,
-                    addr: Some(parsed),
-                },
-                port,
-                passfile_name,
-            })
+            Ok(Host { place: Place::Tcp { name, addr: Some(parsed) }, port, passfile_name })
         })
         .collect()
 }
@@ -168,8 +133,6 @@ fn port(text: &str) -> Result<u16> {
     }
     match text.parse::<u16>() {
         Ok(port) if port > 0 => Ok(port),
-        _ => Err(Error::config(format!(
-            "invalid port number \"{text}\"; it must be between 1 and 65535"
-        ))),
+        _ => Err(Error::config(format!("invalid port number \"{text}\"; it must be between 1 and 65535"))),
     }
 }

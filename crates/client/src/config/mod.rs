@@ -13,8 +13,8 @@ use pgusher_wire::startup::Version;
 
 pub use host::{Host, Place};
 pub use options::{
-    AuthMethod, AuthMethods, ChannelBinding, GssEncMode, LoadBalanceHosts, SslCertMode, SslMode,
-    SslNegotiation, TargetSessionAttrs, TlsVersion,
+    AuthMethod, AuthMethods, ChannelBinding, GssEncMode, LoadBalanceHosts, SslCertMode, SslMode, SslNegotiation,
+    TargetSessionAttrs, TlsVersion,
 };
 
 use crate::conninfo::{Environment, Keyword, Params};
@@ -125,60 +125,42 @@ impl Config {
         let read = Read { params: &params };
         let gss = read.choice(Keyword::Gssencmode, GssEncMode::Prefer, GssEncMode::parse)?;
         if gss == GssEncMode::Require {
-            return Err(
-                Error::config("gssencmode=require: GSS encryption is not supported")
-                    .advice("use gssencmode=disable or prefer, and TLS for encryption"),
-            );
+            return Err(Error::config("gssencmode=require: GSS encryption is not supported")
+                .advice("use gssencmode=disable or prefer, and TLS for encryption"));
         }
         let user = match read.text(Keyword::User).or(environment.user()) {
             Some(user) => user.to_owned(),
             None => {
-                return Err(Error::config(
-                    "no user name, and that of the operating system is unknown",
-                )
-                .advice("set user"));
+                return Err(
+                    Error::config("no user name, and that of the operating system is unknown").advice("set user")
+                );
             }
         };
         let dbname = read.text(Keyword::Dbname).unwrap_or(&user).to_owned();
         let protocol = (
-            read.version(Keyword::MinProtocolVersion)?
-                .unwrap_or(Version::V3_0),
+            read.version(Keyword::MinProtocolVersion)?.unwrap_or(Version::V3_0),
             read.version(Keyword::MaxProtocolVersion)?,
         );
-        let protocol = (
-            protocol.0,
-            protocol.1.unwrap_or(protocol.0.max(Version::V3_0)),
-        );
+        let protocol = (protocol.0, protocol.1.unwrap_or(protocol.0.max(Version::V3_0)));
         if protocol.0 > protocol.1 {
-            return Err(Error::config(
-                "min_protocol_version is greater than max_protocol_version",
-            ));
+            return Err(Error::config("min_protocol_version is greater than max_protocol_version"));
         }
         let passfile = read.text(Keyword::Passfile).map(PathBuf::from);
         let config = Config {
             hosts: host::hosts(&params)?,
             password: read.text(Keyword::Password).map(Secret::from),
             passfile: passfile.or_else(|| environment.home().map(|home| home.join(".pgpass"))),
-            scram_keys: match (
-                read.text(Keyword::ScramClientKey),
-                read.text(Keyword::ScramServerKey),
-            ) {
+            scram_keys: match (read.text(Keyword::ScramClientKey), read.text(Keyword::ScramServerKey)) {
                 (Some(client), Some(server)) => Some((client.into(), server.into())),
                 (None, None) => None,
                 _ => {
-                    return Err(Error::config(
-                        "scram_client_key and scram_server_key must be set together",
-                    ));
+                    return Err(Error::config("scram_client_key and scram_server_key must be set together"));
                 }
             },
             connect_timeout: read.seconds(Keyword::ConnectTimeout)?,
             tcp: read.tcp()?,
             tls: read.tls(environment)?,
-            channel_binding: read.choice(
-                Keyword::ChannelBinding,
-                ChannelBinding::Prefer,
-                ChannelBinding::parse,
-            )?,
+            channel_binding: read.choice(Keyword::ChannelBinding, ChannelBinding::Prefer, ChannelBinding::parse)?,
             require_auth: AuthMethods::parse(read.text(Keyword::RequireAuth).unwrap_or(""))?,
             protocol,
             target_session_attrs: read.choice(
@@ -230,18 +212,12 @@ impl<'a> Read<'a> {
         };
         match text.trim().parse::<i32>() {
             Ok(number) => Ok(Some(i64::from(number))),
-            Err(_) => Err(Error::config(format!(
-                "invalid integer value \"{text}\" for {}",
-                keyword.name()
-            ))),
+            Err(_) => Err(Error::config(format!("invalid integer value \"{text}\" for {}", keyword.name()))),
         }
     }
 
     fn positive(&self, keyword: Keyword) -> Result<Option<u64>> {
-        Ok(self
-            .number(keyword)?
-            .and_then(|number| u64::try_from(number).ok())
-            .filter(|number| *number > 0))
+        Ok(self.number(keyword)?.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0))
     }
 
     fn seconds(&self, keyword: Keyword) -> Result<Option<Duration>> {
@@ -265,12 +241,8 @@ impl<'a> Read<'a> {
             keepalives: self.number(Keyword::Keepalives)?.unwrap_or(1) != 0,
             idle: self.seconds(Keyword::KeepalivesIdle)?,
             interval: self.seconds(Keyword::KeepalivesInterval)?,
-            count: self
-                .positive(Keyword::KeepalivesCount)?
-                .and_then(|count| u32::try_from(count).ok()),
-            user_timeout: self
-                .positive(Keyword::TcpUserTimeout)?
-                .map(Duration::from_millis),
+            count: self.positive(Keyword::KeepalivesCount)?.and_then(|count| u32::try_from(count).ok()),
+            user_timeout: self.positive(Keyword::TcpUserTimeout)?.map(Duration::from_millis),
         })
     }
 
@@ -286,11 +258,7 @@ impl<'a> Read<'a> {
             None => RootCert::Default(folder.as_ref().map(|folder| folder.join("root.crt"))),
         };
         // Who trusts every authority of the system must at least know whom he talks to.
-        let default = if root == RootCert::System {
-            SslMode::VerifyFull
-        } else {
-            SslMode::Prefer
-        };
+        let default = if root == RootCert::System { SslMode::VerifyFull } else { SslMode::Prefer };
         let mode = self.choice(Keyword::Sslmode, default, SslMode::parse)?;
         if root == RootCert::System && mode != SslMode::VerifyFull {
             return Err(Error::config(format!(
@@ -299,11 +267,7 @@ impl<'a> Read<'a> {
             ))
             .advice("use sslmode=verify-full"));
         }
-        let negotiation = self.choice(
-            Keyword::Sslnegotiation,
-            SslNegotiation::Postgres,
-            SslNegotiation::parse,
-        )?;
+        let negotiation = self.choice(Keyword::Sslnegotiation, SslNegotiation::Postgres, SslNegotiation::parse)?;
         if negotiation == SslNegotiation::Direct && !mode.requires_tls() {
             return Err(Error::config(format!(
                 "weak sslmode \"{}\" may not be used with sslnegotiation=direct",
@@ -318,24 +282,19 @@ impl<'a> Read<'a> {
         let min_version = version(Keyword::SslMinProtocolVersion)?.unwrap_or(TlsVersion::V1_2);
         let max_version = version(Keyword::SslMaxProtocolVersion)?;
         if max_version.is_some_and(|max| max < min_version) {
-            return Err(Error::config(
-                "invalid TLS version range: the minimum is above the maximum",
-            ));
+            return Err(Error::config("invalid TLS version range: the minimum is above the maximum"));
         }
         if max_version.is_some_and(|max| max < TlsVersion::V1_2) {
-            return Err(Error::config("TLS below version 1.2 is not supported")
-                .advice("raise ssl_max_protocol_version"));
+            return Err(
+                Error::config("TLS below version 1.2 is not supported").advice("raise ssl_max_protocol_version")
+            );
         }
         for keyword in [Keyword::Sslpassword, Keyword::Sslkeylogfile] {
             if self.text(keyword).is_some() {
-                return Err(Error::config(format!(
-                    "{} is not supported",
-                    keyword.name()
-                )));
+                return Err(Error::config(format!("{} is not supported", keyword.name())));
             }
         }
-        let cert_mode =
-            self.choice(Keyword::Sslcertmode, SslCertMode::Allow, SslCertMode::parse)?;
+        let cert_mode = self.choice(Keyword::Sslcertmode, SslCertMode::Allow, SslCertMode::parse)?;
         Ok(TlsOptions {
             mode,
             negotiation,
@@ -352,22 +311,14 @@ impl<'a> Read<'a> {
     }
 
     fn parameters(&self, environment: &Environment) -> Vec<(String, String)> {
-        let name = self
-            .text(Keyword::ApplicationName)
-            .or(self.text(Keyword::FallbackApplicationName));
+        let name = self.text(Keyword::ApplicationName).or(self.text(Keyword::FallbackApplicationName));
         // "auto" means that of the locale; text here is always UTF-8.
-        let encoding = self
-            .text(Keyword::ClientEncoding)
-            .map(|name| if name == "auto" { "UTF8" } else { name });
-        [
-            ("options", self.text(Keyword::Options)),
-            ("application_name", name),
-            ("client_encoding", encoding),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
-        .chain(environment.session_settings())
-        .collect()
+        let encoding = self.text(Keyword::ClientEncoding).map(|name| if name == "auto" { "UTF8" } else { name });
+        [("options", self.text(Keyword::Options)), ("application_name", name), ("client_encoding", encoding)]
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .chain(environment.session_settings())
+            .collect()
     }
 }
 

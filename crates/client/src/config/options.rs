@@ -50,10 +50,7 @@ choices! {
 impl SslMode {
     /// Whether a plain connection is out of the question.
     pub fn requires_tls(self) -> bool {
-        matches!(
-            self,
-            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull
-        )
+        matches!(self, SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull)
     }
 }
 
@@ -187,23 +184,15 @@ impl AuthMethods {
                 None => (item, false),
             };
             if *negated.get_or_insert(not) != not {
-                return Err(Error::config(
-                    "require_auth cannot mix methods with and without \"!\"",
-                ));
+                return Err(Error::config("require_auth cannot mix methods with and without \"!\""));
             }
             let method = AuthMethod::parse(name)?;
             if named & method.bit() != 0 {
-                return Err(Error::config(format!(
-                    "require_auth names \"{name}\" twice"
-                )));
+                return Err(Error::config(format!("require_auth names \"{name}\" twice")));
             }
             named |= method.bit();
         }
-        Ok(AuthMethods(if negated == Some(true) {
-            !named
-        } else {
-            named
-        }))
+        Ok(AuthMethods(if negated == Some(true) { !named } else { named }))
     }
 }
 
@@ -254,9 +243,6 @@ mod tests {
     #[test]
     fn a_wrong_choice_lists_the_right_ones() {
         let text = SslMode::parse("full").unwrap_err().to_string();
-        assert!(
-            text.contains("\"full\"") && text.contains("verify-full"),
-            "{text}"
-        );
+        assert!(text.contains("\"full\"") && text.contains("verify-full"), "{text}");
     }
 }

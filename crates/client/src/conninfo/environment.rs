@@ -11,11 +11,7 @@ use super::error::ConninfoError;
 use super::{Keyword, Params, service};
 
 /// Environment variables that become session settings, with the setting (as libpq sends them).
-const SESSION_VARIABLES: [(&str, &str); 3] = [
-    ("PGDATESTYLE", "datestyle"),
-    ("PGTZ", "timezone"),
-    ("PGGEQO", "geqo"),
-];
+const SESSION_VARIABLES: [(&str, &str); 3] = [("PGDATESTYLE", "datestyle"), ("PGTZ", "timezone"), ("PGGEQO", "geqo")];
 
 /// PG* variables, home folder and user name.
 #[derive(Clone, Default)]
@@ -29,25 +25,15 @@ impl Environment {
     /// That of this process.
     pub fn of_process() -> Self {
         let variables: HashMap<String, Zeroizing<String>> = std::env::vars_os()
-            .filter_map(|(name, value)| {
-                Some((
-                    name.into_string().ok()?,
-                    Zeroizing::new(value.into_string().ok()?),
-                ))
-            })
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, Zeroizing::new(value.into_string().ok()?))))
             .filter(|(name, _)| name.starts_with("PG"))
             .collect();
         let account = Account::of_process();
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Environment {
             variables,
-            home: variable("HOME")
-                .map(PathBuf::from)
-                .or_else(|| account.as_ref().map(|a| a.home.clone())),
-            user: account
-                .map(|a| a.name)
-                .or_else(|| variable("USER"))
-                .or_else(|| variable("LOGNAME")),
+            home: variable("HOME").map(PathBuf::from).or_else(|| account.as_ref().map(|a| a.home.clone())),
+            user: account.map(|a| a.name).or_else(|| variable("USER")).or_else(|| variable("LOGNAME")),
         }
     }
 
@@ -58,8 +44,7 @@ impl Environment {
 
     /// Adds a variable.
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
-        self.variables
-            .insert(name.to_owned(), Zeroizing::new(value.to_owned()));
+        self.variables.insert(name.to_owned(), Zeroizing::new(value.to_owned()));
         self
     }
 
@@ -99,26 +84,17 @@ impl Environment {
     /// Completes `params`: service file, then environment. Values that are there already stay. Built-in defaults are
     /// applied later, where each value is interpreted.
     pub fn complete(&self, params: &mut Params) -> Result<(), ConninfoError> {
-        let service = params
-            .get(Keyword::Service)
-            .or(self.variable("PGSERVICE"))
-            .map(str::to_owned);
+        let service = params.get(Keyword::Service).or(self.variable("PGSERVICE")).map(str::to_owned);
         if let Some(name) = service {
             service::apply(&name, self, params)?;
         }
         for keyword in Keyword::ALL.iter().copied() {
-            if let Some(value) = keyword
-                .environment_variable()
-                .and_then(|name| self.variable(name))
-            {
+            if let Some(value) = keyword.environment_variable().and_then(|name| self.variable(name)) {
                 params.set_default(keyword, value);
             }
         }
         // An old variable that libpq still honours.
-        if self
-            .variable("PGREQUIRESSL")
-            .is_some_and(|value| value.starts_with('1'))
-        {
+        if self.variable("PGREQUIRESSL").is_some_and(|value| value.starts_with('1')) {
             params.set_default(Keyword::Sslmode, "require");
         }
         Ok(())
@@ -128,9 +104,7 @@ impl Environment {
     pub(crate) fn session_settings(&self) -> Vec<(String, String)> {
         SESSION_VARIABLES
             .iter()
-            .filter_map(|(variable, setting)| {
-                Some(((*setting).to_owned(), self.variable(variable)?.to_owned()))
-            })
+            .filter_map(|(variable, setting)| Some(((*setting).to_owned(), self.variable(variable)?.to_owned())))
             // As libpq: the word "default" means not to send it.
             .filter(|(_, value)| !value.eq_ignore_ascii_case("default"))
             .collect()
@@ -166,18 +140,9 @@ impl Account {
         let file = std::fs::read_to_string("/etc/passwd").ok()?;
         file.lines().find_map(|line| {
             let mut fields = line.split(':');
-            let (name, _, id, _, _, home) = (
-                fields.next()?,
-                fields.next()?,
-                fields.next()?,
-                fields.next()?,
-                fields.next()?,
-                fields.next()?,
-            );
-            (id.parse::<u32>().ok()? == uid).then(|| Account {
-                name: name.to_owned(),
-                home: PathBuf::from(home),
-            })
+            let (name, _, id, _, _, home) =
+                (fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+            (id.parse::<u32>().ok()? == uid).then(|| Account { name: name.to_owned(), home: PathBuf::from(home) })
         })
     }
 }
@@ -189,11 +154,7 @@ mod tests {
     #[test]
     fn explicit_before_service_before_environment() {
         let home = tempfile::tempdir().unwrap();
-        std::fs::write(
-            home.path().join(".pg_service.conf"),
-            "[s]\nhost=service\nport=1\nuser=service\n",
-        )
-        .unwrap();
+        std::fs::write(home.path().join(".pg_service.conf"), "[s]\nhost=service\nport=1\nuser=service\n").unwrap();
         let environment = Environment::empty()
             .with_home(home.path())
             .with_variable("PGHOST", "environment")
@@ -214,10 +175,7 @@ mod tests {
             .with_variable("PGTZ", "UTC")
             .with_variable("PGGEQO", "default")
             .with_variable("PGREQUIRESSL", "1");
-        assert_eq!(
-            environment.session_settings(),
-            [("timezone".to_owned(), "UTC".to_owned())]
-        );
+        assert_eq!(environment.session_settings(), [("timezone".to_owned(), "UTC".to_owned())]);
         let mut params = Params::new();
         environment.complete(&mut params).unwrap();
         assert_eq!(params.get(Keyword::Sslmode), Some("require"));

@@ -14,20 +14,12 @@ pub struct ConninfoError {
 impl ConninfoError {
     /// An error without a place in a string.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        ConninfoError {
-            message: message.into(),
-            position: None,
-            hint: None,
-        }
+        ConninfoError { message: message.into(), position: None, hint: None }
     }
 
     /// An error at byte `offset` (from 0) of the string that was parsed.
     pub(crate) fn at(offset: usize, message: impl Into<String>) -> Self {
-        ConninfoError {
-            message: message.into(),
-            position: Some(offset + 1),
-            hint: None,
-        }
+        ConninfoError { message: message.into(), position: Some(offset + 1), hint: None }
     }
 
     /// Adds what to do about it.
@@ -64,12 +56,6 @@ impl std::error::Error for ConninfoError {}
 
 /// `name` in quotes if it looks like a keyword, otherwise nothing: a token that is no plain word may hold a password.
 pub(crate) fn quoted_word(name: &str) -> String {
-    let plain = !name.is_empty()
-        && name.len() <= 40
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if plain {
-        format!(" \"{name}\"")
-    } else {
-        String::new()
-    }
+    let plain = !name.is_empty() && name.len() <= 40 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if plain { format!(" \"{name}\"") } else { String::new() }
 }

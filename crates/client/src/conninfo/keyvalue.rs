@@ -9,10 +9,7 @@ use super::error::ConninfoError;
 /// Reads a key/value connection string.
 pub(super) fn parse(text: &str) -> Result<Params, ConninfoError> {
     if let Some(offset) = text.find('\0') {
-        return Err(ConninfoError::at(
-            offset,
-            "a connection string cannot hold a zero byte",
-        ));
+        return Err(ConninfoError::at(offset, "a connection string cannot hold a zero byte"));
     }
     let mut params = Params::new();
     let mut rest = Cursor { text, offset: 0 };
@@ -25,10 +22,7 @@ pub(super) fn parse(text: &str) -> Result<Params, ConninfoError> {
         let name = rest.take_while(|c| c != '=' && !is_blank(c));
         rest.skip_blanks();
         if !rest.take_char('=') {
-            let error = ConninfoError::at(
-                start,
-                "missing \"=\" after a keyword in the connection string",
-            );
+            let error = ConninfoError::at(start, "missing \"=\" after a keyword in the connection string");
             return Err(if name.contains("://") {
                 error.hint("a URI must begin with postgresql:// or postgres://")
             } else {
@@ -101,10 +95,7 @@ impl<'a> Cursor<'a> {
                 Some(c) if !quoted && is_blank(c) => return Ok(value),
                 Some(c) => value.push(c),
                 None if quoted => {
-                    return Err(ConninfoError::at(
-                        start,
-                        "unterminated quoted string in the connection string",
-                    ));
+                    return Err(ConninfoError::at(start, "unterminated quoted string in the connection string"));
                 }
                 None => return Ok(value),
             }
@@ -157,11 +148,7 @@ mod tests {
             ("Host=a", 1),
             ("host=a\0", 7),
         ] {
-            assert_eq!(
-                parse(text).unwrap_err().position(),
-                Some(position),
-                "{text}"
-            );
+            assert_eq!(parse(text).unwrap_err().position(), Some(position), "{text}");
         }
     }
 }

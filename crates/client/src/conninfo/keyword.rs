@@ -81,10 +81,7 @@ keywords! {
 impl Keyword {
     /// The keyword with this name, written exactly so.
     pub fn from_name(name: &str) -> Option<Keyword> {
-        Keyword::ALL
-            .iter()
-            .copied()
-            .find(|keyword| keyword.name() == name)
+        Keyword::ALL.iter().copied().find(|keyword| keyword.name() == name)
     }
 
     /// Whether its value must never be shown.

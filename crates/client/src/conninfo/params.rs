@@ -52,9 +52,7 @@ impl Params {
 
     /// Sets a value only if there is none yet.
     pub fn set_default(&mut self, keyword: Keyword, value: impl Into<String>) {
-        self.values
-            .entry(keyword)
-            .or_insert_with(|| Zeroizing::new(value.into()));
+        self.values.entry(keyword).or_insert_with(|| Zeroizing::new(value.into()));
     }
 
     /// Takes a value out again.
@@ -74,18 +72,12 @@ impl Params {
 
     /// All that is set, in the order of [`Keyword::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (Keyword, &str)> {
-        self.values
-            .iter()
-            .map(|(keyword, value)| (*keyword, value.as_str()))
+        self.values.iter().map(|(keyword, value)| (*keyword, value.as_str()))
     }
 
     /// `word` for a message. Behind a password, what looks like a keyword may be the rest of it, and is not shown.
     pub(super) fn shown(&self, word: &str) -> String {
-        if self.get(Keyword::Password).is_some() {
-            String::new()
-        } else {
-            quoted_word(word)
-        }
+        if self.get(Keyword::Password).is_some() { String::new() } else { quoted_word(word) }
     }
 
     /// Sets by name. `offset` is where the name stands, `what` says what it is.
@@ -99,10 +91,7 @@ impl Params {
         // An old name that libpq still translates.
         if name == "requiressl" {
             let required = value.into().starts_with('1');
-            self.set(
-                Keyword::Sslmode,
-                if required { "require" } else { "prefer" },
-            );
+            self.set(Keyword::Sslmode, if required { "require" } else { "prefer" });
             return Ok(());
         }
         let Some(keyword) = Keyword::from_name(name) else {
@@ -145,33 +134,15 @@ mod tests {
     #[test]
     fn an_old_name_is_translated() {
         for (text, mode) in [("requiressl=1", "require"), ("requiressl=0", "prefer")] {
-            assert_eq!(
-                Params::parse(text).unwrap().get(Keyword::Sslmode),
-                Some(mode)
-            );
+            assert_eq!(Params::parse(text).unwrap().get(Keyword::Sslmode), Some(mode));
         }
     }
 
     #[test]
     fn database_name_or_conninfo() {
-        assert_eq!(
-            Params::parse_or_dbname("shop")
-                .unwrap()
-                .get(Keyword::Dbname),
-            Some("shop")
-        );
-        assert_eq!(
-            Params::parse_or_dbname("host=a")
-                .unwrap()
-                .get(Keyword::Host),
-            Some("a")
-        );
-        assert_eq!(
-            Params::parse_or_dbname("postgres://a/b")
-                .unwrap()
-                .get(Keyword::Dbname),
-            Some("b")
-        );
+        assert_eq!(Params::parse_or_dbname("shop").unwrap().get(Keyword::Dbname), Some("shop"));
+        assert_eq!(Params::parse_or_dbname("host=a").unwrap().get(Keyword::Host), Some("a"));
+        assert_eq!(Params::parse_or_dbname("postgres://a/b").unwrap().get(Keyword::Dbname), Some("b"));
     }
 
     #[test]
@@ -179,19 +150,12 @@ mod tests {
         let error = Params::parse("host=a uzer=b").unwrap_err();
         assert_eq!(error.position(), Some(8));
         let text = error.to_string();
-        assert!(
-            text.contains("\"uzer\"") && text.contains("did you mean \"user\""),
-            "{text}"
-        );
+        assert!(text.contains("\"uzer\"") && text.contains("did you mean \"user\""), "{text}");
     }
 
     #[test]
     fn a_password_with_blanks_is_not_shown() {
-        for bad in [
-            "password=my secret=word",
-            "password=my secret",
-            "postgre://me:secret@h/db?sslmode=require",
-        ] {
+        for bad in ["password=my secret=word", "password=my secret", "postgre://me:secret@h/db?sslmode=require"] {
             let text = Params::parse(bad).unwrap_err().to_string();
             assert!(!text.contains("secret"), "{text}");
         }

@@ -34,13 +34,7 @@ pub fn password_from_file(file: &Path, query: PassQuery<'_>) -> (Option<Secret>,
         return (None, None);
     };
     if !metadata.is_file() {
-        return (
-            None,
-            Some(format!(
-                "password file \"{}\" is not a plain file",
-                file.display()
-            )),
-        );
+        return (None, Some(format!("password file \"{}\" is not a plain file", file.display())));
     }
     if metadata.permissions().mode() & 0o077 != 0 {
         return (
@@ -52,16 +46,9 @@ pub fn password_from_file(file: &Path, query: PassQuery<'_>) -> (Option<Secret>,
         );
     }
     let mut bytes = Zeroizing::new(Vec::new());
-    let read =
-        std::fs::File::open(file).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes));
+    let read = std::fs::File::open(file).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes));
     if let Err(error) = read {
-        return (
-            None,
-            Some(format!(
-                "cannot read the password file \"{}\": {error}",
-                file.display()
-            )),
-        );
+        return (None, Some(format!("cannot read the password file \"{}\": {error}", file.display())));
     }
     (find(&String::from_utf8_lossy(&bytes), query), None)
 }
@@ -123,12 +110,7 @@ fn unescape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const QUERY: PassQuery<'static> = PassQuery {
-        host: "h",
-        port: 5432,
-        dbname: "d",
-        user: "u",
-    };
+    const QUERY: PassQuery<'static> = PassQuery { host: "h", port: 5432, dbname: "d", user: "u" };
 
     fn password(text: &str) -> Option<String> {
         find(text, QUERY).map(|secret| secret.expose().to_owned())
@@ -154,10 +136,7 @@ mod tests {
         ] {
             assert_eq!(password(text).as_deref(), expected, "{text}");
         }
-        let colons = PassQuery {
-            host: "::1",
-            ..QUERY
-        };
+        let colons = PassQuery { host: "::1", ..QUERY };
         assert_eq!(find(r"\:\:1:5432:d:u:six", colons).unwrap().expose(), "six");
     }
 
@@ -172,15 +151,7 @@ mod tests {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let (some, warning) = password_from_file(&file, QUERY);
         assert_eq!((some.unwrap().expose(), warning), ("pw", None));
-        assert!(
-            password_from_file(folder.path(), QUERY)
-                .1
-                .unwrap()
-                .contains("plain file")
-        );
-        assert!(matches!(
-            password_from_file(&folder.path().join("none"), QUERY),
-            (None, None)
-        ));
+        assert!(password_from_file(folder.path(), QUERY).1.unwrap().contains("plain file"));
+        assert!(matches!(password_from_file(&folder.path().join("none"), QUERY), (None, None)));
     }
 }

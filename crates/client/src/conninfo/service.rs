@@ -14,20 +14,13 @@ use super::{Environment, Keyword, Params};
 const SYSTEM_FOLDERS: [&str; 2] = ["/etc/postgresql-common", "/etc"];
 
 /// Sets what the section `name` says and `params` does not say yet.
-pub(super) fn apply(
-    name: &str,
-    environment: &Environment,
-    params: &mut Params,
-) -> Result<(), ConninfoError> {
+pub(super) fn apply(name: &str, environment: &Environment, params: &mut Params) -> Result<(), ConninfoError> {
     for file in candidates(environment) {
         let text = match std::fs::read_to_string(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => {
-                return Err(ConninfoError::new(format!(
-                    "cannot read the service file {}: {error}",
-                    file.display()
-                )));
+                return Err(ConninfoError::new(format!("cannot read the service file {}: {error}", file.display())));
             }
         };
         if section(&text, name, &file, params)? {
@@ -47,31 +40,16 @@ fn candidates(environment: &Environment) -> Vec<PathBuf> {
         Some(folder) => vec![PathBuf::from(folder)],
         None => SYSTEM_FOLDERS.iter().map(PathBuf::from).collect(),
     };
-    own.into_iter()
-        .chain(
-            system
-                .into_iter()
-                .map(|folder| folder.join("pg_service.conf")),
-        )
-        .collect()
+    own.into_iter().chain(system.into_iter().map(|folder| folder.join("pg_service.conf"))).collect()
 }
 
 /// Reads one section. Within it, the first value of a keyword counts. False if there is no such section.
-fn section(
-    text: &str,
-    name: &str,
-    file: &Path,
-    params: &mut Params,
-) -> Result<bool, ConninfoError> {
+fn section(text: &str, name: &str, file: &Path, params: &mut Params) -> Result<bool, ConninfoError> {
     let mut inside = false;
     let mut found = Params::new();
     for (number, line) in text.lines().enumerate() {
         let error = |what: String| {
-            ConninfoError::new(format!(
-                "{what} in the service file {}, line {}",
-                file.display(),
-                number + 1
-            ))
+            ConninfoError::new(format!("{what} in the service file {}, line {}", file.display(), number + 1))
         };
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -116,8 +94,7 @@ mod tests {
 
     #[test]
     fn sections() {
-        let text =
-            "# comment\n[a]\nhost=one\n\n  host=two  \n[b]\nport=5\npassword=a b=c\n[a]\nport=6\n";
+        let text = "# comment\n[a]\nhost=one\n\n  host=two  \n[b]\nport=5\npassword=a b=c\n[a]\nport=6\n";
         let a = read(text, "a").unwrap().unwrap();
         assert_eq!(a.iter().collect::<Vec<_>>(), [(Keyword::Host, "one")]);
         let b = read(text, "b").unwrap().unwrap();
@@ -136,10 +113,7 @@ mod tests {
             ("[a]\nldap://x", "LDAP"),
         ] {
             let error = read(text, "a").unwrap_err().to_string();
-            assert!(
-                error.contains(words) && !error.contains("hunter"),
-                "{error}"
-            );
+            assert!(error.contains(words) && !error.contains("hunter"), "{error}");
         }
         // A mistake in another section is none of our business.
         assert!(read("[b]\nzzz\n[a]\nhost=x", "a").unwrap().is_some());
@@ -156,9 +130,7 @@ mod tests {
         let mut params = Params::new();
         apply("x", &environment, &mut params).unwrap();
         assert_eq!(params.get(Keyword::User), Some("u"));
-        let error = apply("y", &environment, &mut params)
-            .unwrap_err()
-            .to_string();
+        let error = apply("y", &environment, &mut params).unwrap_err().to_string();
         assert!(error.contains("\"y\" not found"), "{error}");
     }
 }

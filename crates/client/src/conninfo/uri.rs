@@ -9,19 +9,13 @@ use super::{Keyword, Params};
 
 /// Length of the scheme if this is a connection URI.
 pub(super) fn prefix_len(text: &str) -> Option<usize> {
-    ["postgresql://", "postgres://"]
-        .iter()
-        .find(|prefix| text.starts_with(**prefix))
-        .map(|prefix| prefix.len())
+    ["postgresql://", "postgres://"].iter().find(|prefix| text.starts_with(**prefix)).map(|prefix| prefix.len())
 }
 
 /// Reads a connection URI whose scheme is `prefix` bytes long.
 pub(super) fn parse(text: &str, prefix: usize) -> Result<Params, ConninfoError> {
     if let Some(offset) = text.find('\0') {
-        return Err(ConninfoError::at(
-            offset,
-            "a connection string cannot hold a zero byte",
-        ));
+        return Err(ConninfoError::at(offset, "a connection string cannot hold a zero byte"));
     }
     let mut params = Params::new();
     let mut at = prefix;
@@ -85,10 +79,7 @@ fn host_part(text: &str, mut at: usize, params: &mut Params) -> Result<usize, Co
         if tail(text, at).starts_with('[') {
             let inner = tail(text, at + 1);
             let Some(len) = inner.find(']') else {
-                return Err(ConninfoError::at(
-                    at,
-                    "missing \"]\" behind an IPv6 address in the URI",
-                ));
+                return Err(ConninfoError::at(at, "missing \"]\" behind an IPv6 address in the URI"));
             };
             if len == 0 {
                 return Err(ConninfoError::at(at, "an IPv6 address in the URI is empty"));
@@ -97,11 +88,8 @@ fn host_part(text: &str, mut at: usize, params: &mut Params) -> Result<usize, Co
             at += len + 2;
             if let Some(c) = tail(text, at).chars().next() {
                 if !":/?,".contains(c) {
-                    return Err(ConninfoError::at(
-                        at,
-                        "unexpected character behind \"]\" in the URI",
-                    )
-                    .hint("expected \":\", \"/\", \"?\" or \",\""));
+                    return Err(ConninfoError::at(at, "unexpected character behind \"]\" in the URI")
+                        .hint("expected \":\", \"/\", \"?\" or \",\""));
                 }
             }
         } else {
@@ -137,18 +125,12 @@ fn query_part(text: &str, mut at: usize, params: &mut Params) -> Result<(), Conn
         let pair = part(text, at, len);
         let Some((name, value)) = pair.split_once('=') else {
             let shown = params.shown(pair);
-            return Err(ConninfoError::at(
-                at,
-                format!("missing \"=\" in the URI query parameter{shown}"),
-            ));
+            return Err(ConninfoError::at(at, format!("missing \"=\" in the URI query parameter{shown}")));
         };
         if value.contains('=') {
             let shown = params.shown(name);
-            return Err(ConninfoError::at(
-                at,
-                format!("second \"=\" in the URI query parameter{shown}"),
-            )
-            .hint("write %3D for a \"=\" within a value"));
+            return Err(ConninfoError::at(at, format!("second \"=\" in the URI query parameter{shown}"))
+                .hint("write %3D for a \"=\" within a value"));
         }
         let name_text = decode(name, at)?;
         let value = decode(value, at + name.len() + 1)?;
@@ -173,41 +155,27 @@ fn decode(text: &str, offset: usize) -> Result<String, ConninfoError> {
     while let Some((i, byte)) = rest.next() {
         match byte {
             b' ' => {
-                return Err(
-                    ConninfoError::at(offset + i, "blank in the URI").hint("write %20 for a blank")
-                );
+                return Err(ConninfoError::at(offset + i, "blank in the URI").hint("write %20 for a blank"));
             }
             b'%' => {
-                let digits = (
-                    rest.next().and_then(|(_, d)| hex(d)),
-                    rest.next().and_then(|(_, d)| hex(d)),
-                );
+                let digits = (rest.next().and_then(|(_, d)| hex(d)), rest.next().and_then(|(_, d)| hex(d)));
                 let (Some(high), Some(low)) = digits else {
-                    return Err(ConninfoError::at(
-                        offset + i,
-                        "invalid percent encoding in the URI",
-                    )
-                    .hint("write %25 for a percent sign"));
+                    return Err(ConninfoError::at(offset + i, "invalid percent encoding in the URI")
+                        .hint("write %25 for a percent sign"));
                 };
                 if high == 0 && low == 0 {
-                    return Err(ConninfoError::at(
-                        offset + i,
-                        "%00 is not allowed in the URI",
-                    ));
+                    return Err(ConninfoError::at(offset + i, "%00 is not allowed in the URI"));
                 }
                 bytes.push(high * 16 + low);
             }
             _ => bytes.push(byte),
         }
     }
-    String::from_utf8(bytes)
-        .map_err(|_| ConninfoError::at(offset, "percent encoding in the URI gives no UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| ConninfoError::at(offset, "percent encoding in the URI gives no UTF-8 text"))
 }
 
 fn hex(digit: u8) -> Option<u8> {
-    (digit as char)
-        .to_digit(16)
-        .and_then(|value| u8::try_from(value).ok())
+    (digit as char).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
 #[cfg(test)]
