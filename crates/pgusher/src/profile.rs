@@ -129,8 +129,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     };
     let out: Box<dyn Write + Send> = match &args.output {
         Some(path) => {
-            let file = File::create(path)
-                .with_context(|| format!("cannot write to \"{}\"", path.display()))?;
+            let file = File::create(path).with_context(|| format!("cannot write to \"{}\"", path.display()))?;
             Box::new(BufWriter::new(file))
         }
         None => Box::new(BufWriter::new(io::stdout())),
@@ -170,9 +169,7 @@ fn connector(args: &Args) -> anyhow::Result<Connector> {
     }
     let config = Config::resolve(params, &Environment::of_process())?;
     let timeout = (args.timeout > 0).then(|| Duration::from_secs(args.timeout));
-    Ok(Connector::new(&config)?
-        .fork_probe(args.fork_probe)
-        .timeout(timeout))
+    Ok(Connector::new(&config)?.fork_probe(args.fork_probe).timeout(timeout))
 }
 
 type Shared = Arc<Mutex<Reporter>>;
@@ -183,11 +180,7 @@ fn lock(reporter: &Shared) -> MutexGuard<'_, Reporter> {
 
 /// Measures in a thread of its own, so that SIGINT can end a profile in the middle of a long statement: what was
 /// measured until then is written, and the thread ends with the program. This thread sleeps meanwhile.
-fn measure(
-    connector: Connector,
-    plan: Plan,
-    mut reporter: Reporter,
-) -> Result<(Shared, bool), Stopped> {
+fn measure(connector: Connector, plan: Plan, mut reporter: Reporter) -> Result<(Shared, bool), Stopped> {
     reporter.begin()?;
     let reporter: Shared = Arc::new(Mutex::new(reporter));
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -201,10 +194,7 @@ fn measure(
         move || {
             let result = profile::run(&connector, &plan, &mut |event| lock(&reporter).event(event));
             // Asked before the waker tells, so that this connection is not taken for an interrupted one.
-            let facts = result
-                .is_ok()
-                .then(|| profile::server_facts(&connector))
-                .flatten();
+            let facts = result.is_ok().then(|| profile::server_facts(&connector)).flatten();
             let told = done.write_all(b".");
             result.and(told.map_err(Stopped::from)).map(|()| facts)
         }

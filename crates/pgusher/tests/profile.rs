@@ -28,12 +28,7 @@ fn command() -> Command {
 }
 
 fn profile(arguments: &[&str]) -> Output {
-    command()
-        .arg("-u")
-        .arg(uri())
-        .args(arguments)
-        .output()
-        .unwrap()
+    command().arg("-u").arg(uri()).args(arguments).output().unwrap()
 }
 
 fn out(output: &Output) -> String {
@@ -50,9 +45,7 @@ fn masked(text: &str) -> String {
     for line in text.lines() {
         match line.strip_suffix(" us") {
             Some(rest) if rest.ends_with(|c: char| c.is_ascii_digit()) => {
-                let name = rest
-                    .trim_end_matches(|c: char| c.is_ascii_digit())
-                    .trim_end();
+                let name = rest.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end();
                 masked.push_str(&format!("{name}|{} us\n", rest.len()));
             }
             _ => masked.push_str(&format!("{line}\n")),
@@ -89,25 +82,11 @@ fn the_other_protocols() {
     let lines = |protocol: &str| {
         let output = profile(&["-q", "select 1", "-p", protocol]);
         let text = masked(&out(&output));
-        text.split("summary")
-            .next()
-            .unwrap()
-            .lines()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+        text.split("summary").next().unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let dashes = "-".repeat(60);
     let equals = "=".repeat(60);
-    assert_eq!(
-        lines("simple"),
-        [
-            "create_connection|51 us",
-            &dashes,
-            "run nr: 1",
-            "total simple query|51 us",
-            &equals
-        ]
-    );
+    assert_eq!(lines("simple"), ["create_connection|51 us", &dashes, "run nr: 1", "total simple query|51 us", &equals]);
     assert_eq!(
         lines("prepared"),
         [
@@ -123,21 +102,10 @@ fn the_other_protocols() {
     );
     assert_eq!(
         lines("pipelined"),
-        [
-            "create_connection|51 us",
-            &dashes,
-            "run nr: 1",
-            "total pipelined protocol|51 us",
-            &equals
-        ]
+        ["create_connection|51 us", &dashes, "run nr: 1", "total pipelined protocol|51 us", &equals]
     );
     let only_connections = profile(&["-q", "", "-n", "3"]);
-    assert_eq!(
-        out(&only_connections)
-            .matches("create_connection  ")
-            .count(),
-        4
-    );
+    assert_eq!(out(&only_connections).matches("create_connection  ").count(), 4);
     assert!(!out(&only_connections).contains("run nr"));
 }
 
@@ -145,28 +113,14 @@ fn the_other_protocols() {
 fn phases_with_the_fork_probe() {
     let output = profile(&["--phases", "--fork-probe", "-q", "select 1"]);
     let text = out(&output);
-    for name in [
-        "connect",
-        "queue+fork",
-        "startup",
-        "ready",
-        "first byte",
-        "last row",
-        "disconnect",
-        "client setup",
-    ] {
-        assert!(
-            text.lines().any(|line| line.starts_with(name)),
-            "{name}: {text}"
-        );
+    for name in ["connect", "queue+fork", "startup", "ready", "first byte", "last row", "disconnect", "client setup"] {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
     }
 }
 
 #[test]
 fn json_jsonl_and_csv() {
-    let arguments = [
-        "-q", "select 1", "-q", "select 2", "-r", "3", "-n", "3", "-p", "extended",
-    ];
+    let arguments = ["-q", "select 1", "-q", "select 2", "-r", "3", "-n", "3", "-p", "extended"];
     let output = profile(&[&arguments[..], &["--format", "json"]].concat());
     let value: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(value["schema_version"], 1);
@@ -177,69 +131,30 @@ fn json_jsonl_and_csv() {
     assert_eq!(value["events"].as_array().unwrap().len(), 3 * (1 + 6 + 1));
     let row = |phase: &str, query: Option<u32>| {
         let rows = value["summary"].as_array().unwrap();
-        let matches =
-            |row: &&Value| row["phase"] == phase && row["query"].as_u64() == query.map(u64::from);
+        let matches = |row: &&Value| row["phase"] == phase && row["query"].as_u64() == query.map(u64::from);
         rows.iter().find(matches).cloned().unwrap()
     };
     let extended = row("extended", Some(2));
-    assert_eq!(
-        [
-            &extended["n"],
-            &extended["first"]["n"],
-            &extended["steady"]["n"]
-        ],
-        [9, 3, 3]
-    );
-    assert!(
-        row("create_connection", None)["first"]["median_us"]
-            .as_f64()
-            .unwrap()
-            > 0.0
-    );
+    assert_eq!([&extended["n"], &extended["first"]["n"], &extended["steady"]["n"]], [9, 3, 3]);
+    assert!(row("create_connection", None)["first"]["median_us"].as_f64().unwrap() > 0.0);
 
     let output = profile(&[&arguments[..], &["--format", "jsonl"]].concat());
-    let lines: Vec<Value> = out(&output)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> = out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 25);
     assert_eq!(lines[24]["kind"], "summary");
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out.csv");
-    let output = profile(
-        &[
-            &arguments[..],
-            &["--format", "csv", "-o", file.to_str().unwrap()],
-        ]
-        .concat(),
-    );
+    let output = profile(&[&arguments[..], &["--format", "csv", "-o", file.to_str().unwrap()]].concat());
     assert_eq!(out(&output), "");
     let csv = std::fs::read_to_string(&file).unwrap();
-    assert!(
-        csv.starts_with("connection,query,run,phase,time_us,sqlstate,error\n"),
-        "{csv}"
-    );
-    assert!(
-        csv.lines().all(|line| line.split(',').count() == 7),
-        "{csv}"
-    );
+    assert!(csv.starts_with("connection,query,run,phase,time_us,sqlstate,error\n"), "{csv}");
+    assert!(csv.lines().all(|line| line.split(',').count() == 7), "{csv}");
 }
 
 #[test]
 fn a_failing_statement_is_reported_and_not_averaged() {
-    let output = profile(&[
-        "-q",
-        "select 1/0",
-        "-q",
-        "selct 1",
-        "-q",
-        "select 1",
-        "-r",
-        "2",
-        "--format",
-        "json",
-    ]);
+    let output = profile(&["-q", "select 1/0", "-q", "selct 1", "-q", "select 1", "-r", "2", "--format", "json"]);
     assert_eq!(output.status.code(), Some(2), "{}", err(&output));
     let value: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(value["failed"], 4);
@@ -247,18 +162,11 @@ fn a_failing_statement_is_reported_and_not_averaged() {
     assert_eq!(value["failures"][2]["sqlstate"], "42601");
     assert_eq!(value["failures"][2]["position"], 1);
     let rows = value["summary"].as_array().unwrap();
-    let queries: Vec<&Value> = rows
-        .iter()
-        .filter(|row| row["phase"] == "simple_query")
-        .map(|row| &row["query"])
-        .collect();
+    let queries: Vec<&Value> =
+        rows.iter().filter(|row| row["phase"] == "simple_query").map(|row| &row["query"]).collect();
     assert_eq!(queries, [&Value::from(3)]);
     let text = profile(&["-q", "select 1/0"]);
-    assert!(
-        out(&text).contains("total simple query failed: ERROR 22012: division by zero"),
-        "{}",
-        out(&text)
-    );
+    assert!(out(&text).contains("total simple query failed: ERROR 22012: division by zero"), "{}", out(&text));
 }
 
 #[test]
@@ -268,20 +176,9 @@ fn thresholds() {
     assert_eq!(code("create_connection.median>1us"), Some(3));
     assert_eq!(code("tls.first>1s"), Some(3));
     assert_eq!(code("create_connection.p98>1s"), Some(1));
-    let output = profile(&[
-        "-n",
-        "4",
-        "--fail-if",
-        "connect.max>1s",
-        "--fail-if",
-        "create_connection.first>1us",
-    ]);
+    let output = profile(&["-n", "4", "--fail-if", "connect.max>1s", "--fail-if", "create_connection.first>1us"]);
     assert_eq!(output.status.code(), Some(3));
-    assert!(
-        err(&output).contains("create_connection.first>1us: it is "),
-        "{}",
-        err(&output)
-    );
+    assert!(err(&output).contains("create_connection.first>1us: it is "), "{}", err(&output));
 }
 
 #[test]
@@ -296,11 +193,7 @@ fn a_file_of_statements() {
     std::fs::write(&file, "select 'x").unwrap();
     let broken = profile(&["-f", file.to_str().unwrap()]);
     assert_eq!(broken.status.code(), Some(1));
-    assert!(
-        err(&broken).contains("line 1: unterminated"),
-        "{}",
-        err(&broken)
-    );
+    assert!(err(&broken).contains("line 1: unterminated"), "{}", err(&broken));
 }
 
 #[test]
@@ -315,43 +208,25 @@ fn wrong_usage_ends_with_one_and_a_message() {
         (&["host=h sslmode=strong"], "verify-full"),
         (&["host=h gssencmode=require"], "GSS"),
         (&["-f", "/does/not/exist"], "/does/not/exist"),
-        (
-            &["host=127.0.0.1 user=u", "-o", "/does/not/exist"],
-            "/does/not/exist",
-        ),
+        (&["host=127.0.0.1 user=u", "-o", "/does/not/exist"], "/does/not/exist"),
         (&["host=no-such-host.invalid user=u"], "resolve"),
         (&["host=/no/such/folder user=u"], "is a server running"),
     ] {
         let output = run(arguments);
-        assert_eq!(
-            output.status.code(),
-            Some(1),
-            "{arguments:?}: {}",
-            err(&output)
-        );
-        assert!(
-            err(&output).contains(words),
-            "{arguments:?}: {}",
-            err(&output)
-        );
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", err(&output));
+        assert!(err(&output).contains(words), "{arguments:?}: {}", err(&output));
     }
     let port = pgusher_embedded::free_port().unwrap();
     let unreachable = run(&[&format!("postgres://me:hunter2@127.0.0.1:{port}/db")]);
     assert_eq!(unreachable.status.code(), Some(1));
     let text = format!("{}{}", err(&unreachable), out(&unreachable));
-    assert!(
-        text.contains("127.0.0.1") && text.contains("refused") && !text.contains("hunter2"),
-        "{text}"
-    );
+    assert!(text.contains("127.0.0.1") && text.contains("refused") && !text.contains("hunter2"), "{text}");
     let malformed = run(&["postgres://me:hunter2@[::1/db"]);
     assert_eq!(malformed.status.code(), Some(1));
     assert!(!err(&malformed).contains("hunter2"), "{}", err(&malformed));
     let twice = profile(&["postgres://h"]);
     assert_eq!(twice.status.code(), Some(1));
-    assert_eq!(
-        command().arg("--help").output().unwrap().status.code(),
-        Some(0)
-    );
+    assert_eq!(command().arg("--help").output().unwrap().status.code(), Some(0));
 }
 
 #[test]
@@ -364,36 +239,22 @@ fn an_unknown_database_is_told_with_its_sqlstate() {
 
 #[test]
 fn interruption_prints_what_there_is() {
-    let mut child = command()
-        .args([&uri(), "-q", "select 1", "-q", "select pg_sleep(30)"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command().args([&uri(), "-q", "select 1", "-q", "select pg_sleep(30)"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     // The first statement is done when its line has come.
     let mut seen = Vec::new();
     let mut byte = [0];
     while !String::from_utf8_lossy(&seen).contains("total simple query") {
-        assert_eq!(
-            stdout.read(&mut byte).unwrap(),
-            1,
-            "{}",
-            String::from_utf8_lossy(&seen)
-        );
+        assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&seen));
         seen.push(byte[0]);
     }
     let started = Instant::now();
-    let killed = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(started.elapsed() < Duration::from_secs(10));
-    assert!(
-        rest.contains("interrupted") && rest.contains("create_connection"),
-        "{rest}"
-    );
+    assert!(rest.contains("interrupted") && rest.contains("create_connection"), "{rest}");
 }

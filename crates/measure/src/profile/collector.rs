@@ -63,12 +63,7 @@ const MAX_FAILURES: usize = 1000;
 impl Collector {
     /// For a profile in this protocol.
     pub fn new(protocol: Protocol) -> Self {
-        Collector {
-            protocol,
-            series: BTreeMap::new(),
-            failures: Vec::new(),
-            failed: 0,
-        }
+        Collector { protocol, series: BTreeMap::new(), failures: Vec::new(), failed: 0 }
     }
 
     /// Takes an event in. Of failed ones only the failure counts.
@@ -97,40 +92,22 @@ impl Collector {
                     Step::Run => Metric::of_run(self.protocol),
                 };
                 self.push(query, whole, event.run, event.total_us);
-                self.push(
-                    query,
-                    Metric::ParseDescribeSync,
-                    event.run,
-                    event.parse_describe_sync_us,
-                );
-                self.push(
-                    query,
-                    Metric::BindExecuteSync,
-                    event.run,
-                    event.bind_execute_sync_us,
-                );
+                self.push(query, Metric::ParseDescribeSync, event.run, event.parse_describe_sync_us);
+                self.push(query, Metric::BindExecuteSync, event.run, event.bind_execute_sync_us);
                 if event.step == Step::Run {
                     self.push(query, Metric::FirstByte, event.run, event.first_byte_us);
                     self.push(query, Metric::LastRow, event.run, event.last_row_us);
                 }
             }
             Event::Disconnect(event) => {
-                self.push(
-                    None,
-                    Metric::Disconnect,
-                    event.connection,
-                    event.disconnect_us,
-                );
+                self.push(None, Metric::Disconnect, event.connection, event.disconnect_us);
             }
         }
     }
 
     fn push(&mut self, query: Option<u32>, metric: Metric, at: u32, time: Option<f64>) {
         if let Some(time) = time {
-            self.series
-                .entry((query, metric))
-                .or_default()
-                .push((at, time));
+            self.series.entry((query, metric)).or_default().push((at, time));
         }
     }
 
@@ -160,11 +137,7 @@ impl Collector {
 impl Populations {
     fn of(samples: &[Sample]) -> Self {
         let pick = |wanted: fn(u32) -> bool| {
-            let times: Vec<f64> = samples
-                .iter()
-                .filter(|(at, _)| wanted(*at))
-                .map(|(_, time)| *time)
-                .collect();
+            let times: Vec<f64> = samples.iter().filter(|(at, _)| wanted(*at)).map(|(_, time)| *time).collect();
             Distribution::of(&times)
         };
         Populations {

@@ -10,44 +10,21 @@ pub(super) fn header(out: &mut dyn Write) -> io::Result<()> {
 }
 
 pub(super) fn event(out: &mut dyn Write, event: &Event, protocol: Protocol) -> io::Result<()> {
-    let mut row = |connection: u32,
-                   place: Option<(u32, u32)>,
-                   metric: Metric,
-                   time: Option<f64>,
-                   failure: Option<&Failure>| {
-        let number = |n: Option<u32>| n.map_or(String::new(), |n| n.to_string());
-        let (query, run) = (number(place.map(|p| p.0)), number(place.map(|p| p.1)));
-        let time = time.map_or(String::new(), |time| format!("{time:.3}"));
-        let state = failure
-            .and_then(|failure| failure.sqlstate.as_deref())
-            .unwrap_or("");
-        let error = failure.map_or("", |failure| failure.message.as_str());
-        writeln!(
-            out,
-            "{connection},{query},{run},{},{time},{},{}",
-            metric.name(),
-            field(state),
-            field(error)
-        )
-    };
+    let mut row =
+        |connection: u32, place: Option<(u32, u32)>, metric: Metric, time: Option<f64>, failure: Option<&Failure>| {
+            let number = |n: Option<u32>| n.map_or(String::new(), |n| n.to_string());
+            let (query, run) = (number(place.map(|p| p.0)), number(place.map(|p| p.1)));
+            let time = time.map_or(String::new(), |time| format!("{time:.3}"));
+            let state = failure.and_then(|failure| failure.sqlstate.as_deref()).unwrap_or("");
+            let error = failure.map_or("", |failure| failure.message.as_str());
+            writeln!(out, "{connection},{query},{run},{},{time},{},{}", metric.name(), field(state), field(error))
+        };
     match event {
         Event::Connect(e) => {
             if let Some(failure) = &e.error {
-                return row(
-                    e.connection,
-                    None,
-                    Metric::CreateConnection,
-                    None,
-                    Some(failure),
-                );
+                return row(e.connection, None, Metric::CreateConnection, None, Some(failure));
             }
-            row(
-                e.connection,
-                None,
-                Metric::CreateConnection,
-                Some(e.total_us),
-                None,
-            )?;
+            row(e.connection, None, Metric::CreateConnection, Some(e.total_us), None)?;
             for (metric, time) in e.attempts.last().map(phases).into_iter().flatten() {
                 if time.is_some() {
                     row(e.connection, None, metric, time, None)?;
@@ -57,11 +34,7 @@ pub(super) fn event(out: &mut dyn Write, event: &Event, protocol: Protocol) -> i
         }
         Event::Statement(e) => {
             let place = Some((e.query, e.run));
-            let whole = if e.step == Step::Prepare {
-                Metric::Prepare
-            } else {
-                Metric::of_run(protocol)
-            };
+            let whole = if e.step == Step::Prepare { Metric::Prepare } else { Metric::of_run(protocol) };
             if let Some(failure) = &e.error {
                 return row(e.connection, place, whole, None, Some(failure));
             }
@@ -78,23 +51,13 @@ pub(super) fn event(out: &mut dyn Write, event: &Event, protocol: Protocol) -> i
             }
             Ok(())
         }
-        Event::Disconnect(e) => row(
-            e.connection,
-            None,
-            Metric::Disconnect,
-            e.disconnect_us,
-            e.error.as_ref(),
-        ),
+        Event::Disconnect(e) => row(e.connection, None, Metric::Disconnect, e.disconnect_us, e.error.as_ref()),
     }
 }
 
 /// A field, quoted if it needs it.
 fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
 #[cfg(test)]

@@ -78,10 +78,7 @@ impl Failure {
 
 /// The phases of one attempt to connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[allow(
-    missing_docs,
-    reason = "the phases are described in pgusher_client::Phase"
-)]
+#[allow(missing_docs, reason = "the phases are described in pgusher_client::Phase")]
 pub struct PhaseTimes {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolve_us: Option<f64>,
@@ -293,16 +290,8 @@ pub struct DisconnectEvent {
 impl DisconnectEvent {
     pub(super) fn new(connection: u32, result: Result<std::time::Duration, Error>) -> Self {
         match result {
-            Ok(time) => DisconnectEvent {
-                connection,
-                disconnect_us: Some(micros(time)),
-                error: None,
-            },
-            Err(error) => DisconnectEvent {
-                connection,
-                disconnect_us: None,
-                error: Some(Failure::of(&error)),
-            },
+            Ok(time) => DisconnectEvent { connection, disconnect_us: Some(micros(time)), error: None },
+            Err(error) => DisconnectEvent { connection, disconnect_us: None, error: Some(Failure::of(&error)) },
         }
     }
 }

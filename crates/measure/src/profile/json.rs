@@ -34,21 +34,11 @@ pub(super) fn summary_line(out: &mut dyn Write, document: &Document<'_>) -> io::
         #[serde(flatten)]
         document: &'a Document<'a>,
     }
-    serde_json::to_writer(
-        &mut *out,
-        &Line {
-            kind: "summary",
-            document,
-        },
-    )?;
+    serde_json::to_writer(&mut *out, &Line { kind: "summary", document })?;
     writeln!(out)
 }
 
-pub(super) fn document(
-    out: &mut dyn Write,
-    document: &Document<'_>,
-    events: &[Event],
-) -> io::Result<()> {
+pub(super) fn document(out: &mut dyn Write, document: &Document<'_>, events: &[Event]) -> io::Result<()> {
     #[derive(Serialize)]
     struct Whole<'a> {
         #[serde(flatten)]

@@ -45,10 +45,7 @@ metrics! {
 impl Metric {
     /// The one with this name.
     pub fn from_name(name: &str) -> Option<Metric> {
-        Metric::ALL
-            .iter()
-            .copied()
-            .find(|metric| metric.name() == name)
+        Metric::ALL.iter().copied().find(|metric| metric.name() == name)
     }
 
     /// What a whole run in this protocol is called.

@@ -21,9 +21,7 @@ use std::time::{Duration, Instant};
 use pgusher_client::{Attempts, Connection, Connector, Error, Reply};
 
 pub use collector::{Collector, Populations, SummaryRow};
-pub use event::{
-    AttemptRecord, ConnectEvent, DisconnectEvent, Event, Failure, PhaseTimes, StatementEvent, Step,
-};
+pub use event::{AttemptRecord, ConnectEvent, DisconnectEvent, Event, Failure, PhaseTimes, StatementEvent, Step};
 pub use json::SCHEMA_VERSION;
 pub use metric::Metric;
 pub use reporter::{Format, Options, Reporter};
@@ -80,42 +78,27 @@ pub type Sink<'a> = dyn FnMut(Event) -> io::Result<()> + 'a;
 /// Runs the plan. Later connections and statements that fail are events; only a first connection that is impossible
 /// is an error, since nothing can be measured then.
 pub fn run(connector: &Connector, plan: &Plan, sink: &mut Sink<'_>) -> Result<(), Stopped> {
-    let queries: Vec<(u32, &str)> = (1..)
-        .zip(plan.queries.iter().map(String::as_str))
-        .filter(|(_, sql)| !sql.trim().is_empty())
-        .collect();
+    let queries: Vec<(u32, &str)> =
+        (1..).zip(plan.queries.iter().map(String::as_str)).filter(|(_, sql)| !sql.trim().is_empty()).collect();
     let mut attempts = Attempts::default();
     for connection in 1..=plan.connections {
         match connector.connect_traced(&mut attempts) {
             Ok(mut session) => {
-                sink(Event::Connect(ConnectEvent::established(
-                    connection, &attempts, &session,
-                )))?;
+                sink(Event::Connect(ConnectEvent::established(connection, &attempts, &session)))?;
                 for (query, sql) in &queries {
-                    let mut on = OnConnection {
-                        session: &mut session,
-                        connection,
-                        query: *query,
-                        sql,
-                    };
+                    let mut on = OnConnection { session: &mut session, connection, query: *query, sql };
                     on.statement(plan, sink)?;
                 }
                 let ended = if session.is_usable() {
                     DisconnectEvent::new(connection, session.terminate())
                 } else {
                     // The statement that broke it has told why.
-                    DisconnectEvent {
-                        connection,
-                        disconnect_us: None,
-                        error: None,
-                    }
+                    DisconnectEvent { connection, disconnect_us: None, error: None }
                 };
                 sink(Event::Disconnect(ended))?;
             }
             Err(error) => {
-                sink(Event::Connect(ConnectEvent::failed(
-                    connection, &attempts, &error,
-                )))?;
+                sink(Event::Connect(ConnectEvent::failed(connection, &attempts, &error)))?;
                 if connection == 1 {
                     return Err(Stopped::NoConnection(error));
                 }
@@ -131,10 +114,7 @@ pub fn server_facts(connector: &Connector) -> Option<ServerFacts> {
     let (mut connection, _) = connector.connect().ok()?;
     let rows = connection.query_rows(ServerFacts::QUERY, &[]).ok()?;
     let text = |row: &[Option<String>], at: usize| row.get(at).cloned().flatten();
-    Some(ServerFacts::of(
-        rows.iter()
-            .filter_map(|row| Some((text(row, 0)?, text(row, 1)?))),
-    ))
+    Some(ServerFacts::of(rows.iter().filter_map(|row| Some((text(row, 0)?, text(row, 1)?)))))
 }
 
 /// One statement on one connection.

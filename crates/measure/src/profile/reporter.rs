@@ -89,14 +89,7 @@ impl Reporter {
             tls_cipher: None,
         };
         let collector = Collector::new(plan.protocol);
-        Reporter {
-            out,
-            options,
-            plan,
-            environment,
-            collector,
-            events: Vec::new(),
-        }
+        Reporter { out, options, plan, environment, collector, events: Vec::new() }
     }
 
     /// Takes an event in and writes what the format writes at once.
@@ -139,14 +132,9 @@ impl Reporter {
             failures: self.collector.failures(),
         };
         match self.options.format {
-            Format::Text => text::summary(
-                &mut self.out,
-                &summary,
-                &self.collector,
-                &self.plan,
-                &self.options,
-                interrupted,
-            )?,
+            Format::Text => {
+                text::summary(&mut self.out, &summary, &self.collector, &self.plan, &self.options, interrupted)?
+            }
             Format::Json => json::document(&mut self.out, &document, &self.events)?,
             Format::Jsonl => json::summary_line(&mut self.out, &document)?,
             Format::Csv => {}

@@ -22,10 +22,7 @@ pub fn split_statements(text: &str) -> Result<Vec<String>, SplitError> {
     let mut previous = b' ';
     let bytes = text.as_bytes();
     let line_of = |at: usize| 1 + bytes.iter().take(at).filter(|byte| **byte == b'\n').count();
-    let error = |at: usize, what| SplitError {
-        line: line_of(at),
-        what,
-    };
+    let error = |at: usize, what| SplitError { line: line_of(at), what };
     while let Some(&byte) = bytes.get(at) {
         let rest = text.get(at..).unwrap_or("");
         let len = match byte {
@@ -41,18 +38,13 @@ pub fn split_statements(text: &str) -> Result<Vec<String>, SplitError> {
             }
             b'\'' => {
                 let escapes = matches!(previous, b'e' | b'E') && !is_word(before(bytes, at, 2));
-                quoted(rest, b'\'', escapes)
-                    .ok_or_else(|| error(at, "unterminated quoted string"))?
+                quoted(rest, b'\'', escapes).ok_or_else(|| error(at, "unterminated quoted string"))?
             }
-            b'"' => {
-                quoted(rest, b'"', false).ok_or_else(|| error(at, "unterminated quoted name"))?
-            }
+            b'"' => quoted(rest, b'"', false).ok_or_else(|| error(at, "unterminated quoted name"))?,
             b'$' if !is_word(previous) => match dollar_tag(rest) {
                 Some(tag) => {
                     let body = rest.get(tag.len()..).unwrap_or("");
-                    let end = body
-                        .find(tag)
-                        .ok_or_else(|| error(at, "unterminated dollar-quoted string"))?;
+                    let end = body.find(tag).ok_or_else(|| error(at, "unterminated dollar-quoted string"))?;
                     2 * tag.len() + end
                 }
                 None => 1,
@@ -79,10 +71,7 @@ pub fn split_statements(text: &str) -> Result<Vec<String>, SplitError> {
 }
 
 fn before(bytes: &[u8], at: usize, back: usize) -> u8 {
-    at.checked_sub(back)
-        .and_then(|at| bytes.get(at))
-        .copied()
-        .unwrap_or(b' ')
+    at.checked_sub(back).and_then(|at| bytes.get(at)).copied().unwrap_or(b' ')
 }
 
 fn is_word(byte: u8) -> bool {
@@ -134,10 +123,7 @@ mod tests {
     fn semicolons_that_separate_and_those_that_do_not() {
         for (text, expected) in [
             ("select 1; select 2", vec!["select 1", "select 2"]),
-            (
-                "select ';'; select \";\";",
-                vec!["select ';'", "select \";\""],
-            ),
+            ("select ';'; select \";\";", vec!["select ';'", "select \";\""]),
             ("select 'it''s;'; x", vec!["select 'it''s;'", "x"]),
             (r"select E'\';'; x", vec![r"select E'\';'", "x"]),
             (r"select '\'; x", vec![r"select '\'", "x"]),
@@ -157,13 +143,7 @@ mod tests {
 
     #[test]
     fn mistakes_name_their_line() {
-        for (text, line) in [
-            ("x;\n'", 2),
-            ("\n\n$$", 3),
-            ("/*", 1),
-            ("x;\n\\d t", 2),
-            ("\"", 1),
-        ] {
+        for (text, line) in [("x;\n'", 2), ("\n\n$$", 3), ("/*", 1), ("x;\n\\d t", 2), ("\"", 1)] {
             assert_eq!(split_statements(text).unwrap_err().line, line, "{text}");
         }
     }

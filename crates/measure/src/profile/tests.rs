@@ -21,20 +21,10 @@ impl Write for Shared {
 }
 
 fn connected(connection: u32, total_us: f64) -> Event {
-    let phases = PhaseTimes {
-        connect_us: Some(40.4),
-        startup_us: Some(900.0),
-        ready_us: Some(3.0),
-        ..PhaseTimes::default()
-    };
-    let attempt = AttemptRecord {
-        target: "h:1".to_owned(),
-        encryption: "plain",
-        started_us: 0.0,
-        total_us,
-        phases,
-        error: None,
-    };
+    let phases =
+        PhaseTimes { connect_us: Some(40.4), startup_us: Some(900.0), ready_us: Some(3.0), ..PhaseTimes::default() };
+    let attempt =
+        AttemptRecord { target: "h:1".to_owned(), encryption: "plain", started_us: 0.0, total_us, phases, error: None };
     Event::Connect(ConnectEvent {
         connection,
         total_us,
@@ -72,27 +62,13 @@ fn failed(run: u32) -> Event {
 }
 
 fn ended(connection: u32) -> Event {
-    Event::Disconnect(DisconnectEvent {
-        connection,
-        disconnect_us: Some(1500.0),
-        error: None,
-    })
+    Event::Disconnect(DisconnectEvent { connection, disconnect_us: Some(1500.0), error: None })
 }
 
 fn written(format: Format, protocol: Protocol, phases: bool, events: Vec<Event>) -> String {
     let out = Shared::default();
-    let plan = Plan {
-        protocol,
-        queries: vec!["select now()".to_owned()],
-        runs: 2,
-        connections: 1,
-    };
-    let options = Options {
-        format,
-        phases,
-        sslmode: "prefer",
-        setup_us: 12.0,
-    };
+    let plan = Plan { protocol, queries: vec!["select now()".to_owned()], runs: 2, connections: 1 };
+    let options = Options { format, phases, sslmode: "prefer", setup_us: 12.0 };
     let mut reporter = Reporter::new(Box::new(out.clone()), options, plan);
     reporter.begin().unwrap();
     for event in events {
@@ -128,10 +104,7 @@ total extended protocol                         290 us
     assert!(text.starts_with(expected), "{text}");
     let summary = &text[expected.len()..];
     assert!(summary.starts_with("summary, us"), "{summary}");
-    assert!(
-        !summary.contains("disconnect") && summary.contains("bind_execute_sync"),
-        "{summary}"
-    );
+    assert!(!summary.contains("disconnect") && summary.contains("bind_execute_sync"), "{summary}");
 }
 
 #[test]
@@ -139,12 +112,7 @@ fn prepared_has_its_line_before_the_dashes() {
     let mut prepare = StatementEvent::new(1, 1, Step::Prepare, 1);
     prepare.parse_describe_sync_us = Some(500.0);
     prepare.total_us = Some(505.0);
-    let events = vec![
-        connected(1, 1.0),
-        Event::Statement(prepare),
-        ran(1, None, Some(306.0), 310.0),
-        ended(1),
-    ];
+    let events = vec![connected(1, 1.0), Event::Statement(prepare), ran(1, None, Some(306.0), 310.0), ended(1)];
     let text = written(Format::Text, Protocol::Prepared, false, events);
     let expected = "\
 create_connection                                 1 us
@@ -161,12 +129,8 @@ total extended protocol                         310 us
 
 #[test]
 fn phases_are_added_on_demand() {
-    let text = written(
-        Format::Text,
-        Protocol::Simple,
-        true,
-        vec![connected(1, 1000.0), ran(1, None, None, 80.0), ended(1)],
-    );
+    let text =
+        written(Format::Text, Protocol::Simple, true, vec![connected(1, 1000.0), ran(1, None, None, 80.0), ended(1)]);
     for line in [
         "connect                      40 us\n",
         "startup                     900 us\n",
@@ -180,54 +144,29 @@ fn phases_are_added_on_demand() {
 
 #[test]
 fn a_failure_is_told_and_never_averaged() {
-    let events = || {
-        vec![
-            connected(1, 10.0),
-            failed(1),
-            ran(2, None, None, 50.0),
-            ran(3, None, None, 40.0),
-            failed(4),
-            ended(1),
-        ]
-    };
+    let events =
+        || vec![connected(1, 10.0), failed(1), ran(2, None, None, 50.0), ran(3, None, None, 40.0), failed(4), ended(1)];
     let text = written(Format::Text, Protocol::Simple, false, events());
-    assert!(
-        text.contains("total simple query failed: ERROR 42601"),
-        "{text}"
-    );
+    assert!(text.contains("total simple query failed: ERROR 42601"), "{text}");
     assert!(text.contains("failed: 2"), "{text}");
     let mut collector = Collector::new(Protocol::Simple);
     events().iter().for_each(|event| collector.add(event));
     let summary = collector.summary();
-    let row = summary
-        .iter()
-        .find(|row| row.metric == Metric::SimpleQuery)
-        .unwrap();
-    assert_eq!(
-        (row.populations.n, row.populations.first.is_none()),
-        (2, true)
-    );
+    let row = summary.iter().find(|row| row.metric == Metric::SimpleQuery).unwrap();
+    assert_eq!((row.populations.n, row.populations.first.is_none()), (2, true));
     assert_eq!(row.populations.second.as_ref().unwrap().median, 50.0);
     assert_eq!(row.populations.steady.as_ref().unwrap().max, 40.0);
 }
 
 #[test]
 fn json_is_one_document_with_its_surroundings() {
-    let json = written(
-        Format::Json,
-        Protocol::Simple,
-        false,
-        vec![connected(1, 10.0), failed(1), ended(1)],
-    );
+    let json = written(Format::Json, Protocol::Simple, false, vec![connected(1, 10.0), failed(1), ended(1)]);
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(value["schema_version"], SCHEMA_VERSION);
     assert_eq!(value["environment"]["server_version"], "15.1");
     assert_eq!(value["environment"]["sslmode"], "prefer");
     assert_eq!(value["plan"]["protocol"], "simple");
-    assert_eq!(
-        value["events"][0]["attempts"][0]["phases"]["startup_us"],
-        900.0
-    );
+    assert_eq!(value["events"][0]["attempts"][0]["phases"]["startup_us"], 900.0);
     assert_eq!(value["events"][1]["error"]["sqlstate"], "42601");
     assert_eq!(value["failed"], 1);
     assert_eq!(value["summary"][0]["phase"], "create_connection");
@@ -236,40 +175,18 @@ fn json_is_one_document_with_its_surroundings() {
 
 #[test]
 fn jsonl_and_csv_have_a_line_per_thing() {
-    let events = || {
-        vec![
-            connected(1, 10.0),
-            ran(1, None, None, 50.0),
-            failed(2),
-            ended(1),
-        ]
-    };
+    let events = || vec![connected(1, 10.0), ran(1, None, None, 50.0), failed(2), ended(1)];
     let jsonl = written(Format::Jsonl, Protocol::Simple, false, events());
     let kinds: Vec<String> = jsonl
         .lines()
-        .map(|line| {
-            serde_json::from_str::<serde_json::Value>(line).unwrap()["kind"]
-                .as_str()
-                .unwrap()
-                .to_owned()
-        })
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["kind"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(
-        kinds,
-        ["connect", "statement", "statement", "disconnect", "summary"]
-    );
+    assert_eq!(kinds, ["connect", "statement", "statement", "disconnect", "summary"]);
     let csv = written(Format::Csv, Protocol::Simple, false, events());
     assert!(
-        csv.starts_with(
-            "connection,query,run,phase,time_us,sqlstate,error\n1,,,create_connection,10.000,,\n"
-        ),
+        csv.starts_with("connection,query,run,phase,time_us,sqlstate,error\n1,,,create_connection,10.000,,\n"),
         "{csv}"
     );
     assert!(csv.contains("1,1,1,simple_query,50.000,,\n"), "{csv}");
-    assert!(
-        csv.contains(
-            "1,1,2,simple_query,,42601,\"ERROR 42601: no, \"\"never\"\" (at character 3)\"\n"
-        ),
-        "{csv}"
-    );
+    assert!(csv.contains("1,1,2,simple_query,,42601,\"ERROR 42601: no, \"\"never\"\" (at character 3)\"\n"), "{csv}");
 }

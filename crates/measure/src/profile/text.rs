@@ -118,11 +118,7 @@ fn query_title(out: &mut dyn Write, plan: &Plan, query: u32) -> io::Result<()> {
     let sql = plan.queries.get(index).map_or("", String::as_str);
     let line: String = sql.split_whitespace().collect::<Vec<_>>().join(" ");
     let short: String = line.chars().take(70).collect();
-    writeln!(
-        out,
-        "query {query}: {short}{}",
-        if line.chars().count() > 70 { "..." } else { "" }
-    )
+    writeln!(out, "query {query}: {short}{}", if line.chars().count() > 70 { "..." } else { "" })
 }
 
 pub(super) fn summary(
@@ -136,13 +132,8 @@ pub(super) fn summary(
     if interrupted {
         writeln!(out, "interrupted; this is what was measured until then")?;
     }
-    let shown = rows
-        .iter()
-        .filter(|row| options.phases || !row.metric.is_detail());
-    writeln!(
-        out,
-        "summary, us (median and beyond: of the third and later ones)"
-    )?;
+    let shown = rows.iter().filter(|row| options.phases || !row.metric.is_detail());
+    writeln!(out, "summary, us (median and beyond: of the third and later ones)")?;
     writeln!(
         out,
         "{:26} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
@@ -156,8 +147,7 @@ pub(super) fn summary(
         let populations = &row.populations;
         let cell = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
         let steady = |field: fn(&Distribution) -> f64| cell(populations.steady.as_ref().map(field));
-        let median =
-            |distribution: &Option<Distribution>| cell(distribution.as_ref().map(|d| d.median));
+        let median = |distribution: &Option<Distribution>| cell(distribution.as_ref().map(|d| d.median));
         writeln!(
             out,
             "{name:26} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
@@ -171,11 +161,7 @@ pub(super) fn summary(
         )?;
     }
     if options.phases {
-        writeln!(
-            out,
-            "client setup before the first connection: {:.0} us",
-            options.setup_us
-        )?;
+        writeln!(out, "client setup before the first connection: {:.0} us", options.setup_us)?;
     }
     if collector.failed() > 0 {
         writeln!(out, "failed: {} (not in the summary)", collector.failed())?;

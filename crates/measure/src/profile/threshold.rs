@@ -94,22 +94,12 @@ impl FromStr for Threshold {
             let known: Vec<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
             ThresholdError::Metric(metric.to_owned(), known.join(", "))
         })?;
-        let statistic = STATISTICS
-            .iter()
-            .find(|(name, _)| *name == statistic)
-            .ok_or_else(|| {
-                let known: Vec<_> = STATISTICS.iter().map(|(name, _)| *name).collect();
-                ThresholdError::Statistic(statistic.to_owned(), known.join(", "))
-            })?;
-        let limit_us =
-            time(value.trim()).ok_or_else(|| ThresholdError::Time(value.trim().to_owned()))?;
-        Ok(Threshold {
-            text: text.trim().to_owned(),
-            metric,
-            statistic: statistic.1,
-            comparison,
-            limit_us,
-        })
+        let statistic = STATISTICS.iter().find(|(name, _)| *name == statistic).ok_or_else(|| {
+            let known: Vec<_> = STATISTICS.iter().map(|(name, _)| *name).collect();
+            ThresholdError::Statistic(statistic.to_owned(), known.join(", "))
+        })?;
+        let limit_us = time(value.trim()).ok_or_else(|| ThresholdError::Time(value.trim().to_owned()))?;
+        Ok(Threshold { text: text.trim().to_owned(), metric, statistic: statistic.1, comparison, limit_us })
     }
 }
 
@@ -155,9 +145,7 @@ impl Threshold {
                 Comparison::LessOrEqual => value <= self.limit_us,
             };
             if violated {
-                let query = row
-                    .query
-                    .map_or(String::new(), |query| format!(", query {query}"));
+                let query = row.query.map_or(String::new(), |query| format!(", query {query}"));
                 return Verdict::Violated(format!("{}: it is {}{query}", self.text, micros(value)));
             }
         }
@@ -206,36 +194,20 @@ mod tests {
             second: None,
             steady: Distribution::of(steady),
         };
-        SummaryRow {
-            metric,
-            query: None,
-            populations,
-        }
+        SummaryRow { metric, query: None, populations }
     }
 
     #[test]
     fn times_and_forms() {
-        for (text, us) in [
-            ("20ms", 20_000.0),
-            ("1.5s", 1_500_000.0),
-            ("300us", 300.0),
-            ("7", 7.0),
-            ("7 us", 7.0),
-        ] {
+        for (text, us) in [("20ms", 20_000.0), ("1.5s", 1_500_000.0), ("300us", 300.0), ("7", 7.0), ("7 us", 7.0)] {
             assert_eq!(time(text), Some(us), "{text}");
         }
         for bad in ["", "x", "-1ms", "nanms", "infs"] {
             assert_eq!(time(bad), None, "{bad}");
         }
-        for bad in [
-            "connect",
-            "connect>1",
-            "connect.p99",
-            "connect.p99=1",
-            "nope.p99>1",
-            "connect.p98>1",
-            "connect.p99>x",
-        ] {
+        for bad in
+            ["connect", "connect>1", "connect.p99", "connect.p99=1", "nope.p99>1", "connect.p98>1", "connect.p99>x"]
+        {
             assert!(bad.parse::<Threshold>().is_err(), "{bad}");
         }
         let unknown = "nope.p99>1".parse::<Threshold>().unwrap_err().to_string();
