@@ -7,6 +7,46 @@ use std::io::Write;
 use std::time::Duration;
 use support::*;
 
+#[test]
+fn programs_of_postgresql() {
+    let db = database("programs");
+    for workers in [1, 2] {
+        let manager = manager(server(), workers, 3);
+        let run = |name: &str, args: &[&str]| {
+            let ended = program(&manager, name, db, args);
+            assert!(ended.ok, "{workers} workers: {name} {args:?}: {}", ended.err);
+            ended
+        };
+        assert_eq!(run("psql", &["-XAtc", "select 1"]).out, "1\n");
+        run("pgbench", &["-i", "-q", "-s", "1"]);
+        for mode in [
+            &["-S", "-M", "simple"][..],
+            &["-S", "-M", "extended"],
+            &["-S", "-M", "prepared"],
+            &["-M", "simple"],
+            &["-M", "extended"],
+            &["-M", "prepared"],
+        ] {
+            // A client with a named statement keeps its connection, and pgbench closes all clients at the very end: with
+            // "prepared" there can be no more of them than connections.
+            let clients = if mode.contains(&"prepared") { 3 } else { 12 };
+            let count = clients.to_string();
+            let args = [mode, &["-n", "-j", "2", "-t", "30", "-c", &count]].concat();
+            let ended = run("pgbench", &args);
+            let all = clients * 30;
+            assert!(ended.out.contains(&format!("actually processed: {all}/{all}")), "{args:?}: {}", ended.out);
+            assert!(ended.out.contains("failed transactions: 0 "), "{args:?}: {}", ended.out);
+        }
+        let ended = run("pgbench", &["-n", "-S", "-C", "-c", "4", "-t", "10"]);
+        assert!(ended.out.contains("actually processed: 40/40"), "{}", ended.out);
+        let dump = run("pg_dump", &[]).out;
+        assert!(dump.contains("COPY public.pgbench_accounts"));
+        assert!(dump.lines().count() > 100_000);
+        let count = backends(db, "backend_type = 'client backend'");
+        assert!((1..=3).contains(&count), "{count} backends");
+    }
+}
+
 /// A pool of 1: a transaction makes the others wait, and they are served in the order in which they came.
 #[test]
 fn transactions_take_turns() {

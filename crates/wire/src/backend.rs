@@ -292,7 +292,7 @@ pub fn write_command_complete(out: &mut Vec<u8>, tag: &[u8]) {
 pub fn write_negotiate_protocol_version(out: &mut Vec<u8>, newest: Version, unknown: &[&[u8]]) {
     write::message(out, NEGOTIATE_PROTOCOL_VERSION, |out| {
         // The server sends the whole version number here, not only the minor part (src/backend/tcop/backend_startup.c).
-        let version = u32::from(newest.major) << 16 | u32::from(newest.minor);
+        let version = (u32::from(newest.major) << 16) | u32::from(newest.minor);
         out.extend_from_slice(&version.to_be_bytes());
         out.extend_from_slice(&u32::try_from(unknown.len()).unwrap_or(0).to_be_bytes());
         for name in unknown {

@@ -97,14 +97,14 @@ impl<'a, const SIZE: usize> List<'a, SIZE> {
 impl List<'_, 4> {
     /// The numbers, as type OIDs.
     pub fn oids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.bytes.chunks_exact(4).map(|c| c.iter().fold(0, |n, b| n << 8 | u32::from(*b)))
+        self.bytes.chunks_exact(4).map(|c| c.iter().fold(0, |n, b| (n << 8) | u32::from(*b)))
     }
 }
 
 impl List<'_, 2> {
     /// The numbers, as format codes: 0 text, 1 binary.
     pub fn formats(&self) -> impl Iterator<Item = u16> + '_ {
-        self.bytes.chunks_exact(2).map(|c| c.iter().fold(0, |n, b| n << 8 | u16::from(*b)))
+        self.bytes.chunks_exact(2).map(|c| c.iter().fold(0, |n, b| (n << 8) | u16::from(*b)))
     }
 }
 

@@ -34,7 +34,7 @@ impl Version {
     pub const V3_2: Self = Self { major: 3, minor: 2 };
 
     fn to_u32(self) -> u32 {
-        u32::from(self.major) << 16 | u32::from(self.minor)
+        (u32::from(self.major) << 16) | u32::from(self.minor)
     }
 }
 

@@ -17,14 +17,8 @@ fn read_client(frame: Frame<'_>) -> bool {
         frontend::Message::Bind(bind) => {
             let bytes: usize = bind.parameters().flatten().map(<[u8]>::len).sum();
             assert!(bytes <= frame.body.len());
-            assert_eq!(
-                bind.parameter_formats.formats().count(),
-                bind.parameter_formats.len()
-            );
-            assert_eq!(
-                bind.result_formats.formats().count(),
-                bind.result_formats.len()
-            );
+            assert_eq!(bind.parameter_formats.formats().count(), bind.parameter_formats.len());
+            assert_eq!(bind.result_formats.formats().count(), bind.result_formats.len());
         }
         frontend::Message::Password { body } => {
             let _ = frontend::parse_password(body);
@@ -38,13 +32,7 @@ fn read_client(frame: Frame<'_>) -> bool {
 
 fn read_fields(fields: ErrorFields<'_>, body: &[u8]) {
     assert!(fields.iter().map(|(_, v)| v.len()).sum::<usize>() <= body.len());
-    let _ = (
-        fields.sqlstate(),
-        fields.severity(),
-        fields.message(),
-        fields.text(b'H'),
-        fields.validate(),
-    );
+    let _ = (fields.sqlstate(), fields.severity(), fields.message(), fields.text(b'H'), fields.validate());
 }
 
 fn read_server(frame: Frame<'_>) -> bool {
@@ -56,9 +44,7 @@ fn read_server(frame: Frame<'_>) -> bool {
             assert!(row.columns().count() <= row.len());
             assert!(row.columns().flatten().map(<[u8]>::len).sum::<usize>() <= frame.body.len());
         }
-        backend::Message::Error(fields) | backend::Message::Notice(fields) => {
-            read_fields(fields, frame.body)
-        }
+        backend::Message::Error(fields) | backend::Message::Notice(fields) => read_fields(fields, frame.body),
         backend::Message::Authentication(Authentication::Sasl(names)) => {
             assert!(names.iter().map(<[u8]>::len).sum::<usize>() <= frame.body.len());
         }
@@ -146,17 +132,7 @@ fn length(bytes: &[u8]) -> u32 {
 
 #[test]
 fn lengths_that_no_message_has() {
-    for len in [
-        0,
-        1,
-        2,
-        3,
-        MAX_MESSAGE_LEN + 1,
-        1 << 30,
-        i32::MAX as u32,
-        1 << 31,
-        u32::MAX,
-    ] {
+    for len in [0, 1, 2, 3, MAX_MESSAGE_LEN + 1, 1 << 30, i32::MAX as u32, 1 << 31, u32::MAX] {
         let mut bytes = vec![b'Q'];
         bytes.extend(len.to_be_bytes());
         bytes.extend([0; 64]);
@@ -164,98 +140,36 @@ fn lengths_that_no_message_has() {
     }
     let mut bytes = vec![b'Q'];
     bytes.extend(MAX_MESSAGE_LEN.to_be_bytes());
-    assert_eq!(
-        Frame::parse(&bytes),
-        Ok(None),
-        "the largest legal one is waited for"
-    );
+    assert_eq!(Frame::parse(&bytes), Ok(None), "the largest legal one is waited for");
     bytes[1..].copy_from_slice(&4u32.to_be_bytes());
-    assert_eq!(
-        Frame::parse(&bytes),
-        Ok(Some((
-            Frame {
-                tag: b'Q',
-                body: &[]
-            },
-            5
-        )))
-    );
+    assert_eq!(Frame::parse(&bytes), Ok(Some((Frame { tag: b'Q', body: &[] }, 5))));
 }
 
 #[test]
 fn lengths_that_no_startup_packet_has() {
-    for len in [
-        0,
-        1,
-        3,
-        4,
-        7,
-        startup::MAX_STARTUP_LEN + 1,
-        1 << 31,
-        u32::MAX,
-        u32::from_be_bytes(*b"GET "),
-    ] {
+    for len in [0, 1, 3, 4, 7, startup::MAX_STARTUP_LEN + 1, 1 << 31, u32::MAX, u32::from_be_bytes(*b"GET ")] {
         assert!(Startup::packet_len(&len.to_be_bytes()).is_err(), "{len}");
     }
     assert_eq!(Startup::packet_len(&[0, 0, 0]), Ok(None));
-    assert_eq!(
-        Startup::packet_len(&startup::MAX_STARTUP_LEN.to_be_bytes()),
-        Ok(Some(10_000))
-    );
+    assert_eq!(Startup::packet_len(&startup::MAX_STARTUP_LEN.to_be_bytes()), Ok(Some(10_000)));
 }
 
 fn bind(body: &[u8]) -> Result<frontend::Message<'_>, ParseError> {
-    frontend::Message::parse(Frame {
-        tag: frontend::BIND,
-        body,
-    })
+    frontend::Message::parse(Frame { tag: frontend::BIND, body })
 }
 
 #[test]
 fn counts_and_lengths_below_zero() {
     let invalid = |field| ParseError::Invalid { tag: 'B', field };
-    assert_eq!(
-        bind(b"\0\0\xff\xff"),
-        Err(invalid("count of parameter formats"))
-    );
+    assert_eq!(bind(b"\0\0\xff\xff"), Err(invalid("count of parameter formats")));
     assert_eq!(bind(b"\0\0\0\0\x80\0"), Err(invalid("count of parameters")));
-    assert_eq!(
-        bind(b"\0\0\0\0\0\x01\xff\xff\xff\xfe"),
-        Err(invalid("length of a parameter"))
-    );
-    assert_eq!(
-        bind(b"\0\0\0\0\0\x01\x7f\xff\xff\xff"),
-        Err(ParseError::Truncated { tag: 'B' })
-    );
-    assert_eq!(
-        bind(b"\0\0\0\0\0\0\xff\xff"),
-        Err(invalid("count of result formats"))
-    );
-    assert!(
-        frontend::Message::parse(Frame {
-            tag: frontend::PARSE,
-            body: b"\0\0\xff\xff"
-        })
-        .is_err()
-    );
-    assert!(
-        frontend::Message::parse(Frame {
-            tag: frontend::PARSE,
-            body: b"\0\0\x7f\xff"
-        })
-        .is_err()
-    );
-    assert!(
-        backend::Message::parse(Frame {
-            tag: backend::DATA_ROW,
-            body: b"\xff\xff"
-        })
-        .is_err()
-    );
-    assert_eq!(
-        frontend::parse_sasl_initial(b"M\0\xff\xff\xff\xff"),
-        Ok((&b"M"[..], None))
-    );
+    assert_eq!(bind(b"\0\0\0\0\0\x01\xff\xff\xff\xfe"), Err(invalid("length of a parameter")));
+    assert_eq!(bind(b"\0\0\0\0\0\x01\x7f\xff\xff\xff"), Err(ParseError::Truncated { tag: 'B' }));
+    assert_eq!(bind(b"\0\0\0\0\0\0\xff\xff"), Err(invalid("count of result formats")));
+    assert!(frontend::Message::parse(Frame { tag: frontend::PARSE, body: b"\0\0\xff\xff" }).is_err());
+    assert!(frontend::Message::parse(Frame { tag: frontend::PARSE, body: b"\0\0\x7f\xff" }).is_err());
+    assert!(backend::Message::parse(Frame { tag: backend::DATA_ROW, body: b"\xff\xff" }).is_err());
+    assert_eq!(frontend::parse_sasl_initial(b"M\0\xff\xff\xff\xff"), Ok((&b"M"[..], None)));
     assert!(frontend::parse_sasl_initial(b"M\0\xff\xff\xff\xfe").is_err());
     assert!(frontend::parse_sasl_initial(b"M\0\x7f\xff\xff\xffabc").is_err());
     assert!(frontend::parse_sasl_initial(b"M\0\xff\xff\xff\xffa").is_err());
@@ -265,10 +179,7 @@ fn counts_and_lengths_below_zero() {
 #[test]
 fn a_row_that_promises_too_much() {
     let body = b"\x7f\xff\0\0\0\x01a\0\0\0\x09b";
-    let Ok(backend::Message::DataRow(row)) = backend::Message::parse(Frame {
-        tag: backend::DATA_ROW,
-        body,
-    }) else {
+    let Ok(backend::Message::DataRow(row)) = backend::Message::parse(Frame { tag: backend::DATA_ROW, body }) else {
         panic!("a row")
     };
     assert_eq!(row.columns().collect::<Vec<_>>(), [Some(&b"a"[..])]);
@@ -276,42 +187,15 @@ fn a_row_that_promises_too_much() {
 
 #[test]
 fn messages_that_should_be_empty() {
-    for tag in [
-        frontend::SYNC,
-        frontend::FLUSH,
-        frontend::TERMINATE,
-        frontend::COPY_DONE,
-    ] {
-        assert!(
-            !read_client(Frame { tag, body: b"x" }),
-            "{}",
-            char::from(tag)
-        );
+    for tag in [frontend::SYNC, frontend::FLUSH, frontend::TERMINATE, frontend::COPY_DONE] {
+        assert!(!read_client(Frame { tag, body: b"x" }), "{}", char::from(tag));
         assert!(read_client(Frame { tag, body: b"" }));
     }
-    for tag in [
-        backend::PARSE_COMPLETE,
-        backend::NO_DATA,
-        backend::COPY_DONE,
-        backend::EMPTY_QUERY,
-    ] {
-        assert!(
-            !read_server(Frame { tag, body: b"x" }),
-            "{}",
-            char::from(tag)
-        );
+    for tag in [backend::PARSE_COMPLETE, backend::NO_DATA, backend::COPY_DONE, backend::EMPTY_QUERY] {
+        assert!(!read_server(Frame { tag, body: b"x" }), "{}", char::from(tag));
         assert!(read_server(Frame { tag, body: b"" }));
     }
-    assert!(!read_server(Frame {
-        tag: backend::READY_FOR_QUERY,
-        body: b""
-    }));
-    assert!(!read_server(Frame {
-        tag: backend::READY_FOR_QUERY,
-        body: b"?"
-    }));
-    assert!(!read_server(Frame {
-        tag: backend::READY_FOR_QUERY,
-        body: b"II"
-    }));
+    assert!(!read_server(Frame { tag: backend::READY_FOR_QUERY, body: b"" }));
+    assert!(!read_server(Frame { tag: backend::READY_FOR_QUERY, body: b"?" }));
+    assert!(!read_server(Frame { tag: backend::READY_FOR_QUERY, body: b"II" }));
 }

@@ -18,11 +18,7 @@ struct Sent {
 impl Sent {
     fn write(&self, out: &mut Vec<u8>) {
         out.push(self.tag);
-        out.extend_from_slice(
-            &u32::try_from(self.body.len() + 4)
-                .expect("small")
-                .to_be_bytes(),
-        );
+        out.extend_from_slice(&u32::try_from(self.body.len() + 4).expect("small").to_be_bytes());
         out.extend_from_slice(&self.body);
     }
 }
@@ -48,13 +44,7 @@ struct Relayed {
 /// A relay: passes on what the scanner allows, and presents the rest again with the next piece in front of it.
 fn relay<'a>(pieces: impl Iterator<Item = &'a [u8]>, need: impl Fn(u8) -> usize) -> Relayed {
     let mut scanner = Scanner::new();
-    let mut out = Relayed {
-        seen: Vec::new(),
-        forwarded: Vec::new(),
-        kept: Vec::new(),
-        at_boundary: true,
-        error: None,
-    };
+    let mut out = Relayed { seen: Vec::new(), forwarded: Vec::new(), kept: Vec::new(), at_boundary: true, error: None };
     for piece in pieces {
         let mut buf = std::mem::take(&mut out.kept);
         buf.extend_from_slice(piece);
@@ -63,10 +53,7 @@ fn relay<'a>(pieces: impl Iterator<Item = &'a [u8]>, need: impl Fn(u8) -> usize)
             match scanner.next(&buf, &mut pos, &need) {
                 Ok(Some(head)) => {
                     assert!(head.body.len() <= head.body_len);
-                    assert!(
-                        head.body.len() >= need(head.tag).min(head.body_len),
-                        "less than was asked for"
-                    );
+                    assert!(head.body.len() >= need(head.tag).min(head.body_len), "less than was asked for");
                     assert_eq!(buf[head.start], head.tag);
                     assert_eq!(&buf[head.start + HEADER_LEN..pos], head.body);
                     assert_eq!(head.is_complete(), scanner.at_boundary());
@@ -93,16 +80,8 @@ fn relay<'a>(pieces: impl Iterator<Item = &'a [u8]>, need: impl Fn(u8) -> usize)
         if let Some(&tag) = out.kept.first() {
             assert!(out.at_boundary, "the middle of a body is kept");
             // Before the header is there the type byte alone decides nothing.
-            let most = if out.kept.len() < HEADER_LEN {
-                HEADER_LEN - 1
-            } else {
-                HEADER_LEN + need(tag).max(1) - 1
-            };
-            assert!(
-                out.kept.len() <= most,
-                "{} bytes kept, at most {most} expected",
-                out.kept.len()
-            );
+            let most = if out.kept.len() < HEADER_LEN { HEADER_LEN - 1 } else { HEADER_LEN + need(tag).max(1) - 1 };
+            assert!(out.kept.len() <= most, "{} bytes kept, at most {most} expected", out.kept.len());
         }
     }
     out
@@ -117,13 +96,10 @@ fn pieces<'a>(stream: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
 }
 
 fn message() -> impl Strategy<Value = Sent> {
-    let size =
-        prop_oneof![3 => Just(0usize), 6 => 1usize..12, 4 => 12usize..300, 1 => 4_000usize..70_000];
+    let size = prop_oneof![3 => Just(0usize), 6 => 1usize..12, 4 => 12usize..300, 1 => 4_000usize..70_000];
     (prop::sample::select(TAGS), size, any::<u8>()).prop_map(|(tag, size, seed)| Sent {
         tag,
-        body: (0..size)
-            .map(|i| seed.wrapping_add((i % 251) as u8))
-            .collect(),
+        body: (0..size).map(|i| seed.wrapping_add((i % 251) as u8)).collect(),
     })
 }
 
@@ -255,10 +231,7 @@ fn the_largest_message_passes() {
     let mut first = vec![b'd'];
     first.extend_from_slice(&MAX_MESSAGE_LEN.to_be_bytes());
     let mut pos = 0;
-    let head = scanner
-        .next(&first, &mut pos, |_| 0)
-        .expect("legal")
-        .expect("seen");
+    let head = scanner.next(&first, &mut pos, |_| 0).expect("legal").expect("seen");
     assert_eq!(head.body_len, 0x3fff_fffa);
     assert!(!head.is_complete());
     let piece = vec![0xffu8; 1 << 20];

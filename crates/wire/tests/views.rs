@@ -25,11 +25,7 @@ fn target() -> impl Strategy<Value = Target> {
 }
 
 fn status() -> impl Strategy<Value = TxStatus> {
-    prop_oneof![
-        Just(TxStatus::Idle),
-        Just(TxStatus::Transaction),
-        Just(TxStatus::Failed)
-    ]
+    prop_oneof![Just(TxStatus::Idle), Just(TxStatus::Transaction), Just(TxStatus::Failed)]
 }
 
 /// The one message that `write` writes, behind `before` that was in the buffer already.
@@ -304,27 +300,12 @@ proptest! {
 #[test]
 fn messages_without_a_body() {
     assert_eq!(from_client(&frontend::SYNC_BYTES), frontend::Message::Sync);
-    assert_eq!(
-        from_client(&frontend::FLUSH_BYTES),
-        frontend::Message::Flush
-    );
-    assert_eq!(
-        from_client(&frontend::TERMINATE_BYTES),
-        frontend::Message::Terminate
-    );
-    assert_eq!(
-        from_client(&frontend::COPY_DONE_BYTES),
-        frontend::Message::CopyDone
-    );
-    assert_eq!(
-        Startup::parse(&startup::SSL_REQUEST_BYTES),
-        Ok(Some((Startup::SslRequest, 8)))
-    );
+    assert_eq!(from_client(&frontend::FLUSH_BYTES), frontend::Message::Flush);
+    assert_eq!(from_client(&frontend::TERMINATE_BYTES), frontend::Message::Terminate);
+    assert_eq!(from_client(&frontend::COPY_DONE_BYTES), frontend::Message::CopyDone);
+    assert_eq!(Startup::parse(&startup::SSL_REQUEST_BYTES), Ok(Some((Startup::SslRequest, 8))));
     let bytes = written(b"", startup::write_gssenc_request);
-    assert_eq!(
-        Startup::parse(&bytes),
-        Ok(Some((Startup::GssEncRequest, 8)))
-    );
+    assert_eq!(Startup::parse(&bytes), Ok(Some((Startup::GssEncRequest, 8))));
 }
 
 /// A list longer than its count can say is cut, so that the message stays one that the server understands.
@@ -332,14 +313,10 @@ fn messages_without_a_body() {
 fn more_parameters_than_a_count_holds() {
     let types = vec![23u32; 40_000];
     let bytes = written(b"", |out| frontend::write_parse(out, b"", b"", &types));
-    let frontend::Message::Parse { types, .. } = from_client(&bytes) else {
-        panic!("a Parse")
-    };
+    let frontend::Message::Parse { types, .. } = from_client(&bytes) else { panic!("a Parse") };
     assert_eq!(types.len(), 32_767);
     let values = vec![None; 40_000];
     let bytes = written(b"", |out| frontend::write_bind(out, b"", b"", &values));
-    let frontend::Message::Bind(bind) = from_client(&bytes) else {
-        panic!("a Bind")
-    };
+    let frontend::Message::Bind(bind) = from_client(&bytes) else { panic!("a Bind") };
     assert_eq!(bind.parameters().count(), 32_767);
 }

@@ -558,7 +558,7 @@ impl Core {
 
     /// What a client was told as its process id: where to find it again. Never zero or negative.
     fn cancel_pid(&self, slot: u32) -> u32 {
-        (u32::from(self.me.0) << 24 | slot & 0x00ff_ffff) + 1
+        ((u32::from(self.me.0) << 24) | (slot & 0x00ff_ffff)) + 1
     }
 
     /// Looks at what the client sent while it waited, and reads on.

@@ -47,7 +47,7 @@ enum Kind {
 }
 
 fn token(kind: Kind, slot: u32) -> Token {
-    Token((slot as usize) << 3 | kind as usize)
+    Token(((slot as usize) << 3) | kind as usize)
 }
 
 fn token_of(conn: ConnId) -> Token {
