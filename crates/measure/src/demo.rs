@@ -11,6 +11,7 @@ mod protocols;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use pgusher_client::{Config, Connector};
@@ -26,6 +27,13 @@ use crate::script::Script;
 
 const DATABASE: &str = "postgres";
 const USER: &str = "postgres";
+
+/// How the sides are reached.
+const DIRECT: &str = "TCP over loopback, trust, no TLS";
+const MANAGED: &str = "TCP over loopback, trust, no TLS; from the manager a Unix socket";
+
+/// How long after a restart the first client comes, on either side.
+const COME_BACK: Duration = Duration::from_millis(200);
 
 /// What a person may choose.
 #[derive(Debug, Clone)]
@@ -92,16 +100,12 @@ pub fn run(
     detail: &mut dyn FnMut(&str),
 ) -> Result<Report, Error> {
     let mut begin = |number: usize| {
-        let (of, what) = (
-            STEPS.len() as u32,
-            STEPS.get(number - 1).copied().unwrap_or(""),
-        );
-        step(Step {
-            number: number as u32,
-            of,
-            what,
-        });
-        !stop.load(Ordering::Relaxed)
+        let goes_on = !stop.load(Ordering::Relaxed);
+        if goes_on || number == STEPS.len() {
+            let what = STEPS.get(number - 1).copied().unwrap_or("");
+            step(Step { number: number as u32, of: STEPS.len() as u32, what });
+        }
+        goes_on
     };
     let mut report = Report {
         schema_version: SCHEMA_VERSION,
@@ -115,69 +119,48 @@ pub fn run(
     };
     begin(1);
     let mut server = Server::builder().start()?;
-    report.environment.server = Some(prepare(&server)?);
-    let direct = || connector(&format!("{} sslmode=disable", server_conninfo(&server)));
-    report.environment.targets.insert(
-        "direct".to_owned(),
-        "TCP over loopback, trust, no TLS".to_owned(),
-    );
-    let direct = direct()?;
+    let direct = server_conninfo(&server);
+    report.environment.server = Some(prepare(&direct)?);
+    report.environment.targets.insert("direct".to_owned(), DIRECT.to_owned());
+    let mut series = |conninfo: &str, side| -> Result<(), Error> {
+        thread::sleep(COME_BACK);
+        // The probe tells the wait for the server's fork from the session's start.
+        let connector = connector(conninfo)?.fork_probe(true);
+        report.connections.push(connections(&connector, side, options.connections, stop));
+        Ok(())
+    };
     if begin(2) {
         server.restart()?;
-        report.connections.push(connections(
-            &direct,
-            Side::Direct,
-            options.connections,
-            stop,
-        ));
+        series(&direct, Side::Direct)?;
     }
     let mut manager = None;
     if begin(3) {
         server.restart()?;
         match ManagerProcess::start(&options.program, &server.socket_conninfo(DATABASE, USER)) {
             Ok(started) => {
-                let how = "TCP over loopback, trust, no TLS; from the manager a Unix socket";
-                report
-                    .environment
-                    .targets
-                    .insert("managed".to_owned(), how.to_owned());
-                let managed = connector(&started.conninfo(DATABASE, USER))?;
-                report.connections.push(connections(
-                    &managed,
-                    Side::Managed,
-                    options.connections,
-                    stop,
-                ));
-                manager = Some((started, managed));
+                series(&started.conninfo(DATABASE, USER), Side::Managed)?;
+                report.environment.targets.insert("managed".to_owned(), MANAGED.to_owned());
+                manager = Some(started);
             }
-            Err(error) => report
-                .notes
-                .push(format!("The managed side was not measured: {error}.")),
+            Err(error) => report.notes.push(format!("The managed side was not measured: {error}.")),
         }
     }
-    let managed = manager.as_ref().map(|(_, connector)| connector);
+    let mut sides = vec![(Side::Direct, direct)];
+    sides.extend(manager.as_ref().map(|m| (Side::Managed, m.conninfo(DATABASE, USER))));
     if begin(4) {
-        let sides = [(Side::Direct, Some(&direct)), (Side::Managed, managed)];
-        let sides: Vec<(Side, &Connector)> = sides
-            .into_iter()
-            .filter_map(|(s, c)| Some((s, c?)))
-            .collect();
-        report.protocols = protocols(&sides, options.sessions, options.runs, stop);
+        let connectors = sides.iter().map(|(side, c)| Ok((*side, connector(c)?))).collect::<Result<Vec<_>, Error>>()?;
+        report.protocols = protocols(&connectors, options.sessions, options.runs, stop);
     }
     if begin(5) {
-        report.reconnect = Some(reconnecting(
-            options,
-            &server,
-            manager.as_ref().map(|(m, _)| m),
-            stop,
-            detail,
-        )?);
+        let targets = sides
+            .iter()
+            .map(|(side, c)| Ok(Target { side: *side, connector: connector(c)? }))
+            .collect::<Result<Vec<_>, Error>>()?;
+        report.reconnect = Some(reconnect::run(&reconnecting(options), targets, stop, detail)?);
     }
-    begin(6);
+    begin(STEPS.len());
     if stop.load(Ordering::Relaxed) {
-        report
-            .notes
-            .push("It was interrupted; this is what was measured until then.".to_owned());
+        report.notes.push("It was interrupted; this is what was measured until then.".to_owned());
     }
     report.findings = findings(&report);
     drop(manager);
@@ -186,7 +169,7 @@ pub fn run(
 }
 
 fn server_conninfo(server: &Server) -> String {
-    server.conninfo(DATABASE, USER)
+    format!("{} sslmode=disable", server.conninfo(DATABASE, USER))
 }
 
 fn connector(conninfo: &str) -> Result<Connector, Error> {
@@ -194,9 +177,8 @@ fn connector(conninfo: &str) -> Result<Connector, Error> {
 }
 
 /// Makes the table and asks the server what it is.
-fn prepare(server: &Server) -> Result<ServerFacts, Error> {
-    let (mut connection, _) =
-        connector(&format!("{} sslmode=disable", server_conninfo(server)))?.connect()?;
+fn prepare(conninfo: &str) -> Result<ServerFacts, Error> {
+    let (mut connection, _) = connector(conninfo)?.connect()?;
     reconnect::initialize(&mut connection, 1)?;
     server_facts(&mut connection).map_err(Error::from)
 }
@@ -205,9 +187,7 @@ fn prepare(server: &Server) -> Result<ServerFacts, Error> {
 ///
 /// # Errors
 /// When it cannot be asked.
-pub fn server_facts(
-    connection: &mut pgusher_client::Connection,
-) -> pgusher_client::Result<ServerFacts> {
+pub fn server_facts(connection: &mut pgusher_client::Connection) -> pgusher_client::Result<ServerFacts> {
     let rows = connection.query_rows(ServerFacts::QUERY, &[])?;
     Ok(ServerFacts::of(rows.iter().filter_map(|row| match row {
         [Some(name), Some(value)] => Some((name.clone(), value.clone())),
@@ -215,25 +195,8 @@ pub fn server_facts(
     })))
 }
 
-fn reconnecting(
-    options: &Options,
-    server: &Server,
-    manager: Option<&ManagerProcess>,
-    stop: &Arc<AtomicBool>,
-    detail: &mut dyn FnMut(&str),
-) -> Result<reconnect::Reconnect, Error> {
-    let direct = connector(&format!("{} sslmode=disable", server_conninfo(server)))?;
-    let mut targets = vec![Target {
-        side: Side::Direct,
-        connector: direct,
-    }];
-    if let Some(manager) = manager {
-        targets.push(Target {
-            side: Side::Managed,
-            connector: connector(&manager.conninfo(DATABASE, USER))?,
-        });
-    }
-    let options = reconnect::Options {
+fn reconnecting(options: &Options) -> reconnect::Options {
+    reconnect::Options {
         clients: options.clients,
         connecting_at_once: None,
         limit: Limit::Time(options.round),
@@ -245,6 +208,5 @@ fn reconnecting(
         reuse_keys: true,
         progress_every: Some(Duration::from_secs(1)),
         seed: 1,
-    };
-    Ok(reconnect::run(&options, targets, stop, detail)?)
+    }
 }

@@ -47,11 +47,7 @@ impl Failure {
             (None, Some(errno)) => format!("errno {errno}"),
             (None, None) => error.kind().name().to_owned(),
         };
-        Self {
-            step,
-            cause,
-            message: error.to_string(),
-        }
+        Self { step, cause, message: error.to_string() }
     }
 }
 
@@ -99,11 +95,7 @@ impl Failures {
     fn add(&mut self, step: Step, cause: String, count: u64, example: String) {
         let key = (step, cause);
         let full = self.0.len() >= Self::DIFFERENT && !self.0.contains_key(&key);
-        let key = if full {
-            (step, "other".to_owned())
-        } else {
-            key
-        };
+        let key = if full { (step, "other".to_owned()) } else { key };
         self.0.entry(key).or_insert((0, example)).0 += count;
     }
 
@@ -127,11 +119,7 @@ impl Failures {
     /// How many in one step.
     #[must_use]
     pub fn in_step(&self, step: Step) -> u64 {
-        self.0
-            .iter()
-            .filter(|((s, _), _)| *s == step)
-            .map(|(_, (n, _))| n)
-            .sum()
+        self.0.iter().filter(|((s, _), _)| *s == step).map(|(_, (n, _))| n).sum()
     }
 }
 
@@ -140,11 +128,7 @@ mod tests {
     use super::*;
 
     fn failure(step: Step, cause: &str) -> Failure {
-        Failure {
-            step,
-            cause: cause.to_owned(),
-            message: format!("message of {cause}"),
-        }
+        Failure { step, cause: cause.to_owned(), message: format!("message of {cause}") }
     }
 
     #[test]
@@ -158,11 +142,8 @@ mod tests {
         more.count(failure(Step::Transaction, "42P01"));
         more.count(failure(Step::Connect, "errno 111"));
         failures.merge(more);
-        let seen: Vec<(Step, String, u64)> = failures
-            .counts()
-            .into_iter()
-            .map(|c| (c.step, c.cause, c.count))
-            .collect();
+        let seen: Vec<(Step, String, u64)> =
+            failures.counts().into_iter().map(|c| (c.step, c.cause, c.count)).collect();
         assert_eq!(
             seen,
             [

@@ -48,14 +48,7 @@ impl ManagerProcess {
     pub fn start(program: &Path, upstream: &str) -> Result<Self, ManagerError> {
         let mut command = Command::new(program);
         command
-            .args([
-                "serve",
-                upstream,
-                "--listen",
-                "127.0.0.1:0",
-                "--auth",
-                "trust",
-            ])
+            .args(["serve", upstream, "--listen", "127.0.0.1:0", "--auth", "trust"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -107,10 +100,7 @@ impl ManagerProcess {
     /// A connection string to reach a database through it.
     #[must_use]
     pub fn conninfo(&self, database: &str, user: &str) -> String {
-        let (host, port) = self
-            .address
-            .rsplit_once(':')
-            .unwrap_or((&self.address, "6432"));
+        let (host, port) = self.address.rsplit_once(':').unwrap_or((&self.address, "6432"));
         format!("host={host} port={port} dbname={database} user={user} sslmode=disable")
     }
 
@@ -143,8 +133,7 @@ mod tests {
         assert!(error.to_string().contains("serve"), "{error}");
         let error = ManagerProcess::start(Path::new("/bin/echo"), "x").expect_err("no manager");
         assert!(error.to_string().contains("serve x --listen"), "{error}");
-        let error =
-            ManagerProcess::start(Path::new("/does/not/exist"), "x").expect_err("no manager");
+        let error = ManagerProcess::start(Path::new("/does/not/exist"), "x").expect_err("no manager");
         assert!(matches!(error, ManagerError::Spawn(_)), "{error}");
     }
 }

@@ -20,10 +20,7 @@ mod waterfall;
 pub use environment::{Environment, Host, ServerFacts, timestamp};
 pub use findings::{Glance, findings, glance};
 pub use html::escape;
-pub use model::{
-    ConnectionSample, ConnectionSeries, Finding, PhaseTime, ProtocolSeries, Report, SCHEMA_VERSION,
-    Tone,
-};
+pub use model::{ConnectionSample, ConnectionSeries, Finding, PhaseTime, ProtocolSeries, Report, SCHEMA_VERSION, Tone};
 pub use page::page;
 
 #[cfg(test)]

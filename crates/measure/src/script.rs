@@ -90,18 +90,10 @@ impl Script {
     /// [`ScriptError`] with the line: a command that is not supported, a malformed expression, a variable used
     /// before it is set, a literal or comment without end, or no statement at all.
     pub fn parse(name: &str, text: &str, defined: &[(&str, i64)]) -> Result<Self, ScriptError> {
-        let fail = |line: usize, what: String| ScriptError {
-            name: name.to_owned(),
-            line,
-            what,
-        };
+        let fail = |line: usize, what: String| ScriptError { name: name.to_owned(), line, what };
         let mut slots: HashMap<String, usize> = HashMap::new();
-        let mut script = Self {
-            name: name.to_owned(),
-            variables: Vec::new(),
-            initial: Vec::new(),
-            commands: Vec::new(),
-        };
+        let mut script =
+            Self { name: name.to_owned(), variables: Vec::new(), initial: Vec::new(), commands: Vec::new() };
         for (variable, value) in defined {
             slots.insert((*variable).to_owned(), script.variables.len());
             script.variables.push((*variable).to_owned());
@@ -110,10 +102,9 @@ impl Script {
         for (line, item) in lexer::split(text).map_err(|(line, what)| fail(line, what))? {
             match item {
                 Item::Backslash(command) => {
-                    let (variable, expression) =
-                        assignment(command).map_err(|what| fail(line, what))?;
-                    let value = Expression::parse(expression, &|v| slots.get(v).copied())
-                        .map_err(|what| fail(line, what))?;
+                    let (variable, expression) = assignment(command).map_err(|what| fail(line, what))?;
+                    let value =
+                        Expression::parse(expression, &|v| slots.get(v).copied()).map_err(|what| fail(line, what))?;
                     let next = script.variables.len();
                     let slot = *slots.entry(variable.to_owned()).or_insert(next);
                     if slot == next {
@@ -123,8 +114,7 @@ impl Script {
                     script.commands.push(Command::Set { slot, value });
                 }
                 Item::Statement(parts) => {
-                    let statement =
-                        Statement::of(&parts, &slots).map_err(|what| fail(line, what))?;
+                    let statement = Statement::of(&parts, &slots).map_err(|what| fail(line, what))?;
                     script.commands.push(Command::Statement(statement));
                 }
             }
@@ -152,10 +142,7 @@ impl Script {
     /// Starts one client's own copy of the variables.
     #[must_use]
     pub fn variables(&self, seed: u64) -> Variables {
-        Variables {
-            values: self.initial.clone(),
-            rng: fastrand::Rng::with_seed(seed),
-        }
+        Variables { values: self.initial.clone(), rng: fastrand::Rng::with_seed(seed) }
     }
 
     /// Runs the script once: computes each `\set` in its turn and hands each statement to `run`, until that
@@ -198,11 +185,7 @@ impl Variables {
 
 impl Statement {
     fn of(parts: &[lexer::Part], slots: &HashMap<String, usize>) -> Result<Self, String> {
-        let mut statement = Self {
-            pieces: Vec::new(),
-            with_numbers: String::new(),
-            parameters: Vec::new(),
-        };
+        let mut statement = Self { pieces: Vec::new(), with_numbers: String::new(), parameters: Vec::new() };
         for part in parts {
             match part {
                 lexer::Part::Text(text) => {
@@ -210,9 +193,8 @@ impl Statement {
                     statement.pieces.push(Piece::Text((*text).to_owned()));
                 }
                 lexer::Part::Variable(name) => {
-                    let slot = *slots
-                        .get(*name)
-                        .ok_or_else(|| format!("the variable :{name} is used before it is set"))?;
+                    let slot =
+                        *slots.get(*name).ok_or_else(|| format!("the variable :{name} is used before it is set"))?;
                     let number = match statement.parameters.iter().position(|s| *s == slot) {
                         Some(at) => at + 1,
                         None => {
@@ -250,25 +232,18 @@ impl Statement {
     /// The values of the parameters of [`Self::with_parameters`], as text.
     #[must_use]
     pub fn parameters(&self, variables: &Variables) -> Vec<String> {
-        self.parameters
-            .iter()
-            .map(|slot| variables.get(*slot).to_string())
-            .collect()
+        self.parameters.iter().map(|slot| variables.get(*slot).to_string()).collect()
     }
 }
 
 /// Splits `set NAME EXPRESSION`.
 fn assignment(command: &str) -> Result<(&str, &str), String> {
-    let (word, rest) = command
-        .split_once(char::is_whitespace)
-        .unwrap_or((command, ""));
+    let (word, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     if word != "set" {
         return Err(format!("\\{word} is not supported, only \\set is"));
     }
-    let (name, expression) = rest
-        .trim_start()
-        .split_once(char::is_whitespace)
-        .ok_or("\\set needs a name and an expression")?;
+    let (name, expression) =
+        rest.trim_start().split_once(char::is_whitespace).ok_or("\\set needs a name and an expression")?;
     let valid = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !valid {

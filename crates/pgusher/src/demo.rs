@@ -32,8 +32,8 @@ pub(crate) struct Args {
     /// Clients of the reconnect experiment.
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=200))]
     clients: u32,
-    /// Seconds of each of its twelve rounds.
-    #[arg(short = 'T', long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
+    /// Seconds of each of its twenty rounds.
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     time: f64,
 }
 
@@ -49,10 +49,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     // Said before the minute, not after it.
     for path in [&args.output, &args.json].into_iter().flatten() {
         if !args.force && path.exists() {
-            anyhow::bail!(
-                "{} exists already; name another file, or overwrite it with --force",
-                path.display()
-            );
+            anyhow::bail!("{} exists already; name another file, or overwrite it with --force", path.display());
         }
     }
     let stop = interrupt::flag()?;
@@ -60,18 +57,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         clients: args.clients,
         round: Duration::from_secs_f64(args.time),
-        rounds: 3,
+        rounds: 5,
         connections: 40,
         sessions: 20,
         runs: 8,
     };
     let mut progress = Progress::new();
-    let result = demo::run(
-        &options,
-        &stop,
-        &mut |step| progress.step(step),
-        &mut |_| {},
-    );
+    let result = demo::run(&options, &stop, &mut |step| progress.step(step), &mut |_| {});
     progress.end();
     let interrupted = stop.load(Ordering::Relaxed);
     let report = match result {
@@ -81,11 +73,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     };
     let measured = !report.connections.is_empty();
     if measured {
-        files::write(
-            None,
-            false,
-            &text(&report, std::io::stdout().is_terminal() && no_color_unset()),
-        )?;
+        files::write(None, false, &text(&report, std::io::stdout().is_terminal() && no_color_unset()))?;
         let path = write_page(&report, args.output.as_deref(), args.force)?;
         files::write(None, false, &format!("\nreport: {}\n", path.display()))?;
         if let Some(path) = &args.json {
@@ -116,17 +104,11 @@ fn write_page(report: &Report, output: Option<&Path>, force: bool) -> anyhow::Re
     let (path, mut file) = match output {
         Some(path) => (path.to_owned(), files::create(path, force)?),
         None => {
-            let time: String = report
-                .environment
-                .started_at
-                .chars()
-                .filter(char::is_ascii_digit)
-                .collect();
+            let time: String = report.environment.started_at.chars().filter(char::is_ascii_digit).collect();
             files::create_somewhere(&format!("pgusher-demo-{time}"), "html")?
         }
     };
-    file.write_all(report::page(report).as_bytes())
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    file.write_all(report::page(report).as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
@@ -134,27 +116,16 @@ fn write_page(report: &Report, output: Option<&Path>, force: bool) -> anyhow::Re
 fn text(report: &Report, color: bool) -> String {
     let rows = report::glance(report);
     let width = |of: fn(&report::Glance) -> &str, least: usize| {
-        rows.iter()
-            .map(|r| of(r).chars().count())
-            .max()
-            .unwrap_or(0)
-            .max(least)
+        rows.iter().map(|r| of(r).chars().count()).max().unwrap_or(0).max(least)
     };
     let what = width(|r| &r.what, 0);
     let direct = width(|r| &r.direct, "direct".len());
     let managed = width(|r| &r.managed, "managed".len());
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "\n{:what$}  {:>direct$}  {:>managed$}  managed is",
-        "", "direct", "managed"
-    );
+    let _ = writeln!(out, "\n{:what$}  {:>direct$}  {:>managed$}  managed is", "", "direct", "managed");
     for row in &rows {
-        let line = format!(
-            "{:what$}  {:>direct$}  {:>managed$}  {}",
-            row.what, row.direct, row.managed, row.verdict
-        );
+        let line = format!("{:what$}  {:>direct$}  {:>managed$}  {}", row.what, row.direct, row.managed, row.verdict);
         let _ = writeln!(out, "{}", line.trim_end());
     }
     out.push('\n');
@@ -164,11 +135,8 @@ fn text(report: &Report, color: bool) -> String {
             Tone::Neutral => ("=", "0"),
             Tone::Bad => ("-", "31"),
         };
-        let _ = if color {
-            writeln!(out, "\u{1b}[{code}m{mark}\u{1b}[0m {text}")
-        } else {
-            writeln!(out, "{mark} {text}")
-        };
+        let _ =
+            if color { writeln!(out, "\u{1b}[{code}m{mark}\u{1b}[0m {text}") } else { writeln!(out, "{mark} {text}") };
     }
     for note in &report.notes {
         let _ = writeln!(out, "note: {note}");
@@ -178,12 +146,7 @@ fn text(report: &Report, color: bool) -> String {
         .iter()
         .map(|s| (s.side, &s.failures))
         .chain(report.protocols.iter().map(|s| (s.side, &s.failures)))
-        .chain(
-            report
-                .reconnect
-                .iter()
-                .flat_map(|r| r.cells.iter().map(|c| (c.side, &c.failures))),
-        );
+        .chain(report.reconnect.iter().flat_map(|r| r.cells.iter().map(|c| (c.side, &c.failures))));
     for (side, list) in failures {
         for failure in list {
             let _ = writeln!(out, "failure: {side}, {failure}");
@@ -209,10 +172,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
-        Self {
-            started: Instant::now(),
-            bar,
-        }
+        Self { started: Instant::now(), bar }
     }
 
     fn step(&self, step: Step) {

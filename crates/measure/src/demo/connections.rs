@@ -13,12 +13,7 @@ pub(super) const STATEMENT: &str = "select abalance from pgbench_accounts where 
 
 /// Makes `count` connections, each with one statement, and waits after each until the server has closed its side, so
 /// that no connection is measured while the last one's backend still ends.
-pub fn connections(
-    connector: &Connector,
-    side: Side,
-    count: u32,
-    stop: &AtomicBool,
-) -> ConnectionSeries {
+pub fn connections(connector: &Connector, side: Side, count: u32, stop: &AtomicBool) -> ConnectionSeries {
     let mut series = ConnectionSeries {
         side,
         after: match side {
@@ -40,17 +35,12 @@ pub fn connections(
             Ok((mut connection, attempts)) => {
                 let phases = attempts.last().map(|a| a.phases).unwrap_or_default();
                 let us = |d: std::time::Duration| d.as_secs_f64() * 1e6;
-                let statement = connection
-                    .simple_query(STATEMENT)
-                    .and_then(pgusher_client::Reply::into_result);
+                let statement = connection.simple_query(STATEMENT).and_then(pgusher_client::Reply::into_result);
                 series.samples.push(ConnectionSample {
                     number,
                     phases: phases
                         .iter()
-                        .map(|(phase, time): (Phase, _)| PhaseTime {
-                            phase: phase.name().to_owned(),
-                            us: us(time),
-                        })
+                        .map(|(phase, time): (Phase, _)| PhaseTime { phase: phase.name().to_owned(), us: us(time) })
                         .collect(),
                     connect_us: us(attempts.total),
                     statement_us: statement.as_ref().ok().map(|reply| us(reply.ready)),

@@ -21,19 +21,10 @@ enum Way {
     Prepared,
 }
 
-const WAYS: [(Way, &str); 3] = [
-    (Way::Simple, "simple"),
-    (Way::Extended, "extended"),
-    (Way::Prepared, "prepared"),
-];
+const WAYS: [(Way, &str); 3] = [(Way::Simple, "simple"), (Way::Extended, "extended"), (Way::Prepared, "prepared")];
 
 /// Measures every protocol on every side, in turn: each round makes one fresh connection for each of them.
-pub fn protocols(
-    sides: &[(Side, &Connector)],
-    sessions: u32,
-    runs: u32,
-    stop: &AtomicBool,
-) -> Vec<ProtocolSeries> {
+pub fn protocols(sides: &[(Side, Connector)], sessions: u32, runs: u32, stop: &AtomicBool) -> Vec<ProtocolSeries> {
     let mut all = Vec::new();
     for (way, name) in WAYS {
         for (side, connector) in sides {
@@ -44,7 +35,7 @@ pub fn protocols(
                 runs_us: Vec::new(),
                 failures: Vec::new(),
             };
-            all.push((way, *connector, series, Failures::default()));
+            all.push((way, connector, series, Failures::default()));
         }
     }
     for _ in 0..sessions {
@@ -68,19 +59,14 @@ pub fn protocols(
 
 /// The runs of one fresh connection, microseconds. A session with a failing run is not used at all.
 fn session(connector: &Connector, way: Way, runs: u32) -> std::result::Result<Vec<f64>, Failure> {
-    let (mut connection, _) = connector
-        .connect()
-        .map_err(|e| Failure::of(Step::Connect, &e))?;
+    let (mut connection, _) = connector.connect().map_err(|e| Failure::of(Step::Connect, &e))?;
     let mut times = Vec::new();
     for number in 1..=runs {
-        let took =
-            run(&mut connection, way, number).map_err(|e| Failure::of(Step::Transaction, &e))?;
+        let took = run(&mut connection, way, number).map_err(|e| Failure::of(Step::Transaction, &e))?;
         times.push(took.as_secs_f64() * 1e6);
     }
     // Waits for the backend's end, so that it does not disturb the next session.
-    connection
-        .terminate()
-        .map_err(|e| Failure::of(Step::Disconnect, &e))?;
+    connection.terminate().map_err(|e| Failure::of(Step::Disconnect, &e))?;
     Ok(times)
 }
 

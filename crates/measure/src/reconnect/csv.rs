@@ -7,15 +7,7 @@ use crate::stats::Distribution;
 const ROUND: &str = "wall_seconds,transactions,failed_transactions,connections,failed_connections,\
     connecting_seconds,tps_including_connecting,tps_excluding_connecting,\
     latency_average_us,latency_stddev_us,first_connect_us,first_transaction_us,first_disconnect_us";
-const STATISTICS: [&str; 7] = [
-    "n",
-    "median_us",
-    "p95_us",
-    "p99_us",
-    "max_us",
-    "mean_us",
-    "stddev_us",
-];
+const STATISTICS: [&str; 7] = ["n", "median_us", "p95_us", "p99_us", "max_us", "mean_us", "stddev_us"];
 
 /// The lines, with a heading.
 #[must_use]
@@ -30,13 +22,7 @@ pub fn csv(result: &Reconnect) -> String {
     for cell in &result.cells {
         for round in &cell.rounds {
             let empty = ",".repeat(3 * STATISTICS.len());
-            out.push_str(&format!(
-                "{},{},{},{}{empty}\n",
-                cell.mode,
-                cell.side,
-                round.number,
-                numbers(round)
-            ));
+            out.push_str(&format!("{},{},{},{}{empty}\n", cell.mode, cell.side, round.number, numbers(round)));
         }
         out.push_str(&together(cell));
     }
@@ -70,9 +56,7 @@ fn together(cell: &Cell) -> String {
     let (mean, stddev) = cell
         .transaction
         .as_ref()
-        .map_or((String::new(), String::new()), |d| {
-            (format!("{:.3}", d.mean), format!("{:.3}", d.stddev))
-        });
+        .map_or((String::new(), String::new()), |d| (format!("{:.3}", d.mean), format!("{:.3}", d.stddev)));
     let mut line = format!(
         "{},{},all,{:.6},{},{},{},{},{:.6},{:.3},{:.3},{mean},{stddev},,,",
         cell.mode,
@@ -95,10 +79,9 @@ fn together(cell: &Cell) -> String {
 
 fn statistics(distribution: Option<&Distribution>) -> String {
     match distribution {
-        Some(d) => format!(
-            ",{},{:.1},{:.1},{:.1},{:.1},{:.3},{:.3}",
-            d.n, d.median, d.p95, d.p99, d.max, d.mean, d.stddev
-        ),
+        Some(d) => {
+            format!(",{},{:.1},{:.1},{:.1},{:.1},{:.3},{:.3}", d.n, d.median, d.p95, d.p99, d.max, d.mean, d.stddev)
+        }
         None => ",".repeat(STATISTICS.len()),
     }
 }

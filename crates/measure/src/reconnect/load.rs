@@ -112,16 +112,13 @@ pub(super) fn run<D: Door>(
     let (sender, receiver) = mpsc::channel();
     for id in 0..plan.clients {
         let (door, shared_too, sender) = (Arc::clone(door), Arc::clone(&shared), sender.clone());
-        let spawned = thread::Builder::new()
-            .name(format!("client {id}"))
-            .stack_size(512 << 10)
-            .spawn(move || {
-                if let Some(start) = shared_too.start.wait() {
-                    let tally = Client::new(&shared_too, id, start).run(&*door);
-                    // Nobody listens any more after an interruption.
-                    let _ = sender.send((tally, Instant::now()));
-                }
-            });
+        let spawned = thread::Builder::new().name(format!("client {id}")).stack_size(512 << 10).spawn(move || {
+            if let Some(start) = shared_too.start.wait() {
+                let tally = Client::new(&shared_too, id, start).run(&*door);
+                // Nobody listens any more after an interruption.
+                let _ = sender.send((tally, Instant::now()));
+            }
+        });
         if let Err(error) = spawned {
             shared.start.set(Signal::GoHome);
             return Err(error);
@@ -167,11 +164,7 @@ fn collect(
     if missing > 0 {
         end = Instant::now();
     }
-    Outcome {
-        tally,
-        wall: end - start,
-        missing,
-    }
+    Outcome { tally, wall: end - start, missing }
 }
 
 struct Shared {
@@ -318,10 +311,8 @@ impl Start {
     }
 
     fn wait(&self) -> Option<Instant> {
-        let guard = self
-            .changed
-            .wait_while(lock(&self.signal), |s| s.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
+        let guard =
+            self.changed.wait_while(lock(&self.signal), |s| s.is_none()).unwrap_or_else(PoisonError::into_inner);
         match *guard {
             Some(Signal::Go(start)) => Some(start),
             Some(Signal::GoHome) | None => None,
@@ -337,17 +328,12 @@ struct Turnstile {
 
 impl Turnstile {
     fn new(places: u32) -> Self {
-        Self {
-            free: Mutex::new(places.max(1)),
-            changed: Condvar::new(),
-        }
+        Self { free: Mutex::new(places.max(1)), changed: Condvar::new() }
     }
 
     fn enter(&self) -> Pass<'_> {
-        let mut free = self
-            .changed
-            .wait_while(lock(&self.free), |free| *free == 0)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut free =
+            self.changed.wait_while(lock(&self.free), |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
         *free -= 1;
         Pass(self)
     }
@@ -383,18 +369,11 @@ impl Live {
         let tenths = ns / 100;
         self.transactions.fetch_add(1, Ordering::Relaxed);
         self.sum_ns.fetch_add(ns, Ordering::Relaxed);
-        self.sum_of_squares
-            .fetch_add(tenths.saturating_mul(tenths), Ordering::Relaxed);
+        self.sum_of_squares.fetch_add(tenths.saturating_mul(tenths), Ordering::Relaxed);
     }
 
     fn read(&self) -> [u64; 4] {
-        [
-            &self.transactions,
-            &self.failed,
-            &self.sum_ns,
-            &self.sum_of_squares,
-        ]
-        .map(|a| a.load(Ordering::Relaxed))
+        [&self.transactions, &self.failed, &self.sum_ns, &self.sum_of_squares].map(|a| a.load(Ordering::Relaxed))
     }
 }
 
@@ -408,12 +387,7 @@ struct Meter {
 
 impl Meter {
     fn new(start: Instant, every: Option<Duration>) -> Self {
-        Self {
-            start,
-            every,
-            last: start,
-            before: [0; 4],
-        }
+        Self { start, every, last: start, before: [0; 4] }
     }
 
     fn due(&mut self, live: &Live) -> Option<Interval> {
@@ -422,8 +396,7 @@ impl Meter {
             return None;
         }
         let now = live.read();
-        let [transactions, failed, sum_ns, squares] =
-            [0, 1, 2, 3].map(|i| now[i].wrapping_sub(self.before[i]));
+        let [transactions, failed, sum_ns, squares] = [0, 1, 2, 3].map(|i| now[i].wrapping_sub(self.before[i]));
         self.before = now;
         self.last += length;
         let n = transactions.max(1) as f64;

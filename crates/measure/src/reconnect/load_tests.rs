@@ -27,11 +27,7 @@ struct FakeVisit {
 }
 
 fn failure(step: Step) -> Failure {
-    Failure {
-        step,
-        cause: "57P01".to_owned(),
-        message: "ended".to_owned(),
-    }
+    Failure { step, cause: "57P01".to_owned(), message: "ended".to_owned() }
 }
 
 impl Door for FakeDoor {
@@ -102,66 +98,35 @@ const MS: Duration = Duration::from_millis(1);
 
 #[test]
 fn a_connection_per_transaction() {
-    let (outcome, door) = go(
-        FakeDoor::default(),
-        &plan(Mode::Reconnect, 3, Limit::Transactions(50)),
-    );
+    let (outcome, door) = go(FakeDoor::default(), &plan(Mode::Reconnect, 3, Limit::Transactions(50)));
     let t = &outcome.tally;
-    assert_eq!(
-        (t.connect.len(), t.transaction.len(), t.disconnect.len()),
-        (150, 150, 150)
-    );
+    assert_eq!((t.connect.len(), t.transaction.len(), t.disconnect.len()), (150, 150, 150));
     assert_eq!(door.connects.load(Ordering::SeqCst), 150);
 }
 
 #[test]
 fn a_connection_per_client() {
-    let (outcome, _) = go(
-        FakeDoor::default(),
-        &plan(Mode::Static, 3, Limit::Transactions(50)),
-    );
+    let (outcome, _) = go(FakeDoor::default(), &plan(Mode::Static, 3, Limit::Transactions(50)));
     let t = &outcome.tally;
-    assert_eq!(
-        (t.connect.len(), t.transaction.len(), t.disconnect.len()),
-        (3, 150, 3)
-    );
+    assert_eq!((t.connect.len(), t.transaction.len(), t.disconnect.len()), (3, 150, 3));
 }
 
 #[test]
 fn each_phase_gets_its_own_time() {
-    let door = FakeDoor {
-        connect_takes: 8 * MS,
-        transaction_takes: 2 * MS,
-        close_takes: 4 * MS,
-        ..FakeDoor::default()
-    };
+    let door =
+        FakeDoor { connect_takes: 8 * MS, transaction_takes: 2 * MS, close_takes: 4 * MS, ..FakeDoor::default() };
     let (outcome, _) = go(door, &plan(Mode::Reconnect, 1, Limit::Transactions(10)));
     let median = |h: &Histogram| h.quantile(0.5) / 1e3;
     let t = &outcome.tally;
-    assert!(
-        (8.0..12.0).contains(&median(&t.connect)),
-        "{}",
-        median(&t.connect)
-    );
-    assert!(
-        (2.0..6.0).contains(&median(&t.transaction)),
-        "{}",
-        median(&t.transaction)
-    );
-    assert!(
-        (4.0..8.0).contains(&median(&t.disconnect)),
-        "{}",
-        median(&t.disconnect)
-    );
+    assert!((8.0..12.0).contains(&median(&t.connect)), "{}", median(&t.connect));
+    assert!((2.0..6.0).contains(&median(&t.transaction)), "{}", median(&t.transaction));
+    assert!((4.0..8.0).contains(&median(&t.disconnect)), "{}", median(&t.disconnect));
     assert!(t.connecting >= 120 * MS && t.connecting + 20 * MS <= outcome.wall);
 }
 
 #[test]
 fn one_clients_connect_does_not_stop_the_others() {
-    let door = FakeDoor {
-        connect_takes: 40 * MS,
-        ..FakeDoor::default()
-    };
+    let door = FakeDoor { connect_takes: 40 * MS, ..FakeDoor::default() };
     let (outcome, door) = go(door, &plan(Mode::Reconnect, 8, Limit::Transactions(1)));
     assert!(outcome.wall < 200 * MS, "{:?}", outcome.wall);
     assert!(door.most_inside.load(Ordering::SeqCst) > 1);
@@ -171,46 +136,24 @@ fn one_clients_connect_does_not_stop_the_others() {
 fn the_turnstile_bounds_who_connects_and_its_wait_is_not_connect_time() {
     let mut plan = plan(Mode::Reconnect, 6, Limit::Transactions(1));
     plan.connecting_at_once = Some(2);
-    let (outcome, door) = go(
-        FakeDoor {
-            connect_takes: 20 * MS,
-            ..FakeDoor::default()
-        },
-        &plan,
-    );
+    let (outcome, door) = go(FakeDoor { connect_takes: 20 * MS, ..FakeDoor::default() }, &plan);
     assert!(door.most_inside.load(Ordering::SeqCst) <= 2);
     assert!(outcome.wall >= 60 * MS);
     assert!(outcome.tally.connect.quantile(0.5) < 40_000.0);
-    assert!(
-        outcome.tally.connecting >= 240 * MS,
-        "{:?}",
-        outcome.tally.connecting
-    );
+    assert!(outcome.tally.connecting >= 240 * MS, "{:?}", outcome.tally.connecting);
 }
 
 #[test]
 fn failures_are_counted_and_the_rest_goes_on() {
-    let door = FakeDoor {
-        fail_every: Some((5, false)),
-        ..FakeDoor::default()
-    };
+    let door = FakeDoor { fail_every: Some((5, false)), ..FakeDoor::default() };
     let (outcome, door) = go(door, &plan(Mode::Static, 2, Limit::Transactions(50)));
-    assert_eq!(
-        (
-            outcome.tally.transaction.len(),
-            outcome.failed(Step::Transaction)
-        ),
-        (80, 20)
-    );
+    assert_eq!((outcome.tally.transaction.len(), outcome.failed(Step::Transaction)), (80, 20));
     assert_eq!(door.connects.load(Ordering::SeqCst), 2);
 }
 
 #[test]
 fn a_broken_static_connection_is_replaced() {
-    let door = FakeDoor {
-        fail_every: Some((10, true)),
-        ..FakeDoor::default()
-    };
+    let door = FakeDoor { fail_every: Some((10, true)), ..FakeDoor::default() };
     let (outcome, door) = go(door, &plan(Mode::Static, 1, Limit::Transactions(35)));
     assert_eq!(outcome.failed(Step::Transaction), 3);
     assert_eq!(door.connects.load(Ordering::SeqCst), 4);
@@ -218,35 +161,20 @@ fn a_broken_static_connection_is_replaced() {
 
 #[test]
 fn refused_connections_are_counted_and_end_with_the_limit() {
-    let door = FakeDoor {
-        refuse_every: Some(1),
-        ..FakeDoor::default()
-    };
+    let door = FakeDoor { refuse_every: Some(1), ..FakeDoor::default() };
     let (outcome, _) = go(door, &plan(Mode::Reconnect, 2, Limit::Time(30 * MS)));
     assert!(outcome.failed(Step::Connect) >= 2);
-    assert_eq!(
-        (outcome.tally.connect.len(), outcome.tally.transaction.len()),
-        (0, 0)
-    );
+    assert_eq!((outcome.tally.connect.len(), outcome.tally.transaction.len()), (0, 0));
     assert!(outcome.wall < 300 * MS, "{:?}", outcome.wall);
 }
 
 #[test]
 fn it_ends_when_told_to_and_says_who_is_missing() {
-    let door = Arc::new(FakeDoor {
-        transaction_takes: Duration::from_secs(60),
-        ..FakeDoor::default()
-    });
+    let door = Arc::new(FakeDoor { transaction_takes: Duration::from_secs(60), ..FakeDoor::default() });
     let stop = Arc::new(AtomicBool::new(true));
     let begun = Instant::now();
     // Nobody begins when it is stopped before the start.
-    let outcome = run(
-        &door,
-        &plan(Mode::Static, 2, Limit::Transactions(5)),
-        &stop,
-        |_| {},
-    )
-    .expect("threads");
+    let outcome = run(&door, &plan(Mode::Static, 2, Limit::Transactions(5)), &stop, |_| {}).expect("threads");
     assert_eq!((outcome.missing, outcome.tally.transaction.len()), (0, 0));
     let stop = Arc::new(AtomicBool::new(false));
     let later = Arc::clone(&stop);
@@ -254,13 +182,7 @@ fn it_ends_when_told_to_and_says_who_is_missing() {
         thread::sleep(50 * MS);
         later.store(true, Ordering::Relaxed);
     });
-    let outcome = run(
-        &door,
-        &plan(Mode::Static, 2, Limit::Transactions(5)),
-        &stop,
-        |_| {},
-    )
-    .expect("threads");
+    let outcome = run(&door, &plan(Mode::Static, 2, Limit::Transactions(5)), &stop, |_| {}).expect("threads");
     assert_eq!(outcome.missing, 2);
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
@@ -269,22 +191,12 @@ fn it_ends_when_told_to_and_says_who_is_missing() {
 fn progress_comes_in_intervals() {
     let mut plan = plan(Mode::Static, 2, Limit::Time(400 * MS));
     plan.progress_every = Some(100 * MS);
-    let door = Arc::new(FakeDoor {
-        transaction_takes: 2 * MS,
-        ..FakeDoor::default()
-    });
+    let door = Arc::new(FakeDoor { transaction_takes: 2 * MS, ..FakeDoor::default() });
     let mut seen = Vec::new();
     let outcome = run(&door, &plan, &Arc::default(), |i| seen.push(i)).expect("threads");
     assert!((1..=4).contains(&seen.len()), "{}", seen.len());
     let total: u64 = seen.iter().map(|i| i.transactions).sum();
     assert!(total > 0 && total <= outcome.tally.transaction.len());
-    assert!(
-        seen.iter()
-            .all(|i| i.transactions == 0 || (2000.0..50_000.0).contains(&i.mean_us))
-    );
-    assert!(
-        seen[0].line().starts_with("progress: 0."),
-        "{}",
-        seen[0].line()
-    );
+    assert!(seen.iter().all(|i| i.transactions == 0 || (2000.0..50_000.0).contains(&i.mean_us)));
+    assert!(seen[0].line().starts_with("progress: 0."), "{}", seen[0].line());
 }

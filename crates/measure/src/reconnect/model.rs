@@ -167,34 +167,30 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Median over the rounds of the throughput with connecting included, per second.
+    /// Geometric mean over the rounds of the throughput with connecting included, per second: the quotient of two of
+    /// them is the ratio that the report gives. 0 if a round had none.
     #[must_use]
     pub fn tps_including(&self) -> f64 {
-        self.median_of(|r| r.tps_including_connecting)
+        self.mean_of(|r| r.tps_including_connecting)
     }
 
-    /// Median over the rounds of the throughput with connecting taken off, per second.
+    /// The same with connecting taken off.
     #[must_use]
     pub fn tps_excluding(&self) -> f64 {
-        self.median_of(|r| r.tps_excluding_connecting)
+        self.mean_of(|r| r.tps_excluding_connecting)
     }
 
     /// Median over the rounds of something of the first connection, microseconds.
     #[must_use]
     pub fn first(&self, of: impl Fn(&FirstConnection) -> Option<f64>) -> f64 {
-        let mut values: Vec<f64> = self
-            .rounds
-            .iter()
-            .filter_map(|r| of(r.first.as_ref()?))
-            .collect();
+        let mut values: Vec<f64> = self.rounds.iter().filter_map(|r| of(r.first.as_ref()?)).collect();
         values.sort_unstable_by(f64::total_cmp);
         quantile(&values, 0.5)
     }
 
-    fn median_of(&self, of: impl Fn(&Round) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
-        values.sort_unstable_by(f64::total_cmp);
-        quantile(&values, 0.5)
+    fn mean_of(&self, of: impl Fn(&Round) -> f64) -> f64 {
+        let logarithms: f64 = self.rounds.iter().map(|r| of(r).ln()).sum();
+        (logarithms / self.rounds.len() as f64).exp()
     }
 }
 
@@ -247,13 +243,7 @@ impl Reconnect {
                 })
             })
             .collect();
-        Self {
-            settings,
-            cells,
-            ratios,
-            interrupted,
-            notes,
-        }
+        Self { settings, cells, ratios, interrupted, notes }
     }
 
     /// The combination, if it was measured.
@@ -265,10 +255,7 @@ impl Reconnect {
     /// managed / direct of the throughput with connecting included.
     #[must_use]
     pub fn ratio(&self, mode: Mode) -> Option<Ratio> {
-        self.ratios
-            .iter()
-            .find(|r| r.mode == mode)?
-            .tps_including_connecting
+        self.ratios.iter().find(|r| r.mode == mode)?.tps_including_connecting
     }
 
     /// Whether anything failed.

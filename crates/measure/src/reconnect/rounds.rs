@@ -91,19 +91,12 @@ pub fn run(
             wait_for_exit: options.wait_for_exit,
         });
         let reached = door.connect().and_then(Visit::close);
-        reached.map_err(|f| Error::Unreachable {
-            side: target.side,
-            message: f.message,
-        })?;
+        reached.map_err(|f| Error::Unreachable { side: target.side, message: f.message })?;
         sides.push((target.side, door));
     }
     let mut cells: Vec<Gathered> = Vec::new();
     for mode in &options.modes {
-        cells.extend(
-            sides
-                .iter()
-                .map(|(side, door)| Gathered::new(*mode, *side, door)),
-        );
+        cells.extend(sides.iter().map(|(side, door)| Gathered::new(*mode, *side, door)));
     }
     let mut notes = Vec::new();
     for number in 1..=options.rounds {
@@ -121,11 +114,7 @@ pub fn run(
         }
     }
     let interrupted = stop.load(Ordering::Relaxed);
-    let cells = cells
-        .into_iter()
-        .filter(|c| !c.rounds.is_empty())
-        .map(Gathered::finish)
-        .collect();
+    let cells = cells.into_iter().filter(|c| !c.rounds.is_empty()).map(Gathered::finish).collect();
     Ok(Reconnect::of(settings(options), cells, interrupted, notes))
 }
 
@@ -161,13 +150,7 @@ struct Gathered {
 
 impl Gathered {
     fn new(mode: Mode, side: Side, door: &Arc<ServerDoor>) -> Self {
-        Self {
-            mode,
-            side,
-            door: Arc::clone(door),
-            rounds: Vec::new(),
-            tally: Tally::default(),
-        }
+        Self { mode, side, door: Arc::clone(door), rounds: Vec::new(), tally: Tally::default() }
     }
 
     fn round(
@@ -182,9 +165,7 @@ impl Gathered {
         let (mode, side) = (self.mode, self.side);
         let first = match first_connection(&*self.door, &options.script, options.seed) {
             Ok((first, failure)) => {
-                failure
-                    .into_iter()
-                    .for_each(|f| self.tally.failures.count(f));
+                failure.into_iter().for_each(|f| self.tally.failures.count(f));
                 Some(first)
             }
             Err(failure) => {
@@ -202,15 +183,9 @@ impl Gathered {
             progress_every: options.progress_every,
         };
         let outcome = load::run(&self.door, &plan, stop, |interval| {
-            progress(&format!(
-                "{} ({side}, {mode}, round {number})",
-                interval.line()
-            ));
+            progress(&format!("{} ({side}, {mode}, round {number})", interval.line()));
         })
-        .map_err(|source| Error::Threads {
-            clients: options.clients,
-            source,
-        })?;
+        .map_err(|source| Error::Threads { clients: options.clients, source })?;
         if outcome.missing > 0 {
             notes.push(format!(
                 "{side}, {mode}, round {number}: {} clients were still waiting for the server when it was interrupted; \
@@ -218,8 +193,7 @@ impl Gathered {
                 outcome.missing
             ));
         }
-        self.rounds
-            .push(round(number, options.clients, &outcome, first));
+        self.rounds.push(round(number, options.clients, &outcome, first));
         self.tally.merge(outcome.tally);
         Ok(())
     }
@@ -244,11 +218,7 @@ fn round(number: u32, clients: u32, outcome: &Outcome, first: Option<FirstConnec
     let latency = outcome.tally.transaction.distribution();
     let transactions = outcome.tally.transaction.len();
     let per_second = |seconds: f64| {
-        if seconds > 0.0 {
-            transactions as f64 / seconds
-        } else {
-            0.0
-        }
+        if seconds > 0.0 { transactions as f64 / seconds } else { 0.0 }
     };
     Round {
         number,

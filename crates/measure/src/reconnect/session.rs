@@ -25,23 +25,14 @@ impl Door for ServerDoor {
     type Visit = ServerVisit;
 
     fn connect(&self) -> Result<ServerVisit, Failure> {
-        let (connection, _) = self
-            .connector
-            .connect()
-            .map_err(|e| Failure::of(Step::Connect, &e))?;
-        Ok(ServerVisit {
-            connection,
-            protocol: self.protocol,
-            wait_for_exit: self.wait_for_exit,
-        })
+        let (connection, _) = self.connector.connect().map_err(|e| Failure::of(Step::Connect, &e))?;
+        Ok(ServerVisit { connection, protocol: self.protocol, wait_for_exit: self.wait_for_exit })
     }
 }
 
 impl Visit for ServerVisit {
     fn transaction(&mut self, script: &Script, variables: &mut Variables) -> Result<(), Failure> {
-        script.run(variables, |statement, values| {
-            self.statement(statement, values)
-        })
+        script.run(variables, |statement, values| self.statement(statement, values))
     }
 
     fn usable(&mut self) -> bool {
@@ -51,20 +42,13 @@ impl Visit for ServerVisit {
         match self.connection.transaction_status() {
             TxStatus::Idle => true,
             // A script that failed inside its transaction block must not spoil the next one.
-            _ => self
-                .connection
-                .simple_query("ROLLBACK")
-                .is_ok_and(|reply| reply.error.is_none()),
+            _ => self.connection.simple_query("ROLLBACK").is_ok_and(|reply| reply.error.is_none()),
         }
     }
 
     fn close(self) -> Result<(), Failure> {
         if self.wait_for_exit && self.connection.is_usable() {
-            return self
-                .connection
-                .terminate()
-                .map(drop)
-                .map_err(|e| Failure::of(Step::Disconnect, &e));
+            return self.connection.terminate().map(drop).map_err(|e| Failure::of(Step::Disconnect, &e));
         }
         // Sends Terminate and closes the socket.
         drop(self.connection);
@@ -78,25 +62,16 @@ impl ServerVisit {
             Protocol::Simple => self.connection.simple_query(&statement.with_values(values)),
             Protocol::Extended => {
                 let parameters = statement.parameters(values);
-                let parameters: Vec<Option<&str>> =
-                    parameters.iter().map(|p| Some(p.as_str())).collect();
-                self.connection
-                    .pipelined(statement.with_parameters(), &parameters)
+                let parameters: Vec<Option<&str>> = parameters.iter().map(|p| Some(p.as_str())).collect();
+                self.connection.pipelined(statement.with_parameters(), &parameters)
             }
         };
-        reply
-            .and_then(pgusher_client::Reply::into_result)
-            .map(drop)
-            .map_err(|e| Failure::of(Step::Transaction, &e))
+        reply.and_then(pgusher_client::Reply::into_result).map(drop).map_err(|e| Failure::of(Step::Transaction, &e))
     }
 }
 
 impl From<EvaluationError> for Failure {
     fn from(error: EvaluationError) -> Self {
-        Self {
-            step: Step::Transaction,
-            cause: "script".to_owned(),
-            message: error.to_string(),
-        }
+        Self { step: Step::Transaction, cause: "script".to_owned(), message: error.to_string() }
     }
 }

@@ -99,10 +99,7 @@ fn one_side_only_has_no_ratio() {
     let result = Reconnect::of(result.settings, result.cells, true, Vec::new());
     assert!(result.ratios.is_empty());
     let table = text(&result);
-    assert!(
-        table.contains("INTERRUPTED") && !table.contains("managed"),
-        "{table}"
-    );
+    assert!(table.contains("INTERRUPTED") && !table.contains("managed"), "{table}");
 }
 
 #[test]

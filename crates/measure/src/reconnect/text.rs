@@ -41,10 +41,7 @@ fn write_text(out: &mut String, result: &Reconnect) -> std::fmt::Result {
         writeln!(out, "INTERRUPTED: what was measured until then")?;
     }
     for mode in Mode::ALL {
-        let cells: Vec<&Cell> = Side::ALL
-            .into_iter()
-            .filter_map(|side| result.cell(mode, side))
-            .collect();
+        let cells: Vec<&Cell> = Side::ALL.into_iter().filter_map(|side| result.cell(mode, side)).collect();
         if !cells.is_empty() {
             section(out, result, mode, &cells)?;
         }
@@ -70,13 +67,9 @@ fn section(out: &mut String, result: &Reconnect, mode: Mode, cells: &[&Cell]) ->
     }
     writeln!(out, "{heading}")?;
     let ratios = result.ratios.iter().find(|r| r.mode == mode);
-    row(out, "tps including connecting", cells, |c| {
-        count(c.tps_including())
-    })?;
+    row(out, "tps including connecting", cells, |c| count(c.tps_including()))?;
     ratio(out, ratios.and_then(|r| r.tps_including_connecting))?;
-    row(out, "tps excluding connecting", cells, |c| {
-        count(c.tps_excluding())
-    })?;
+    row(out, "tps excluding connecting", cells, |c| count(c.tps_excluding()))?;
     ratio(out, ratios.and_then(|r| r.tps_excluding_connecting))?;
     let first_connect = |c: &Cell| micros(c.first(|f| Some(f.connect_us)));
     let first_transaction = |c: &Cell| micros(c.first(|f| f.transaction_us));
@@ -109,25 +102,14 @@ fn distribution(
         ("n", |d| count(d.n as f64)),
     ];
     for (label, format) in lines {
-        let name = if label == "average" {
-            format!("{name} {label}")
-        } else {
-            format!("  {label}")
-        };
-        row(out, &name, cells, |c| {
-            of(c).map_or_else(|| "-".to_owned(), format)
-        })?;
+        let name = if label == "average" { format!("{name} {label}") } else { format!("  {label}") };
+        row(out, &name, cells, |c| of(c).map_or_else(|| "-".to_owned(), format))?;
         out.push('\n');
     }
     Ok(())
 }
 
-fn row(
-    out: &mut String,
-    name: &str,
-    cells: &[&Cell],
-    of: impl Fn(&Cell) -> String,
-) -> std::fmt::Result {
+fn row(out: &mut String, name: &str, cells: &[&Cell], of: impl Fn(&Cell) -> String) -> std::fmt::Result {
     write!(out, "  {name:<width$}", width = NAME - 2)?;
     for cell in cells {
         write!(out, "{:>VALUE$}", of(cell))?;

@@ -37,11 +37,8 @@ fn draw(d: &mut Drawing, groups: &[Group], tick: &impl Fn(f64) -> String) -> f64
     let (label, height) = (if d.narrow { 78.0 } else { 130.0 }, 20.0);
     let room = all().map(|b| text_width(&b.shown)).fold(0.0, f64::max) + 12.0;
     let scale = Scale::logarithmic(all().map(|b| b.value), label, d.width - room);
-    let bottom = 6.0
-        + groups
-            .iter()
-            .map(|g| title_height(d, g) + (height + 6.0) * g.bars.len() as f64 + 12.0)
-            .sum::<f64>();
+    let bottom =
+        6.0 + groups.iter().map(|g| title_height(d, g) + (height + 6.0) * g.bars.len() as f64 + 12.0).sum::<f64>();
     let mut free_from = f64::NEG_INFINITY;
     for value in scale.ticks() {
         let (x, text) = (scale.at(value), tick(value));
@@ -55,32 +52,13 @@ fn draw(d: &mut Drawing, groups: &[Group], tick: &impl Fn(f64) -> String) -> f64
     let mut y = 6.0;
     for group in groups {
         d.text("t strong halo", Anchor::Start, 0.0, y + 14.0, &group.title);
-        d.text(
-            "t strong halo",
-            Anchor::End,
-            d.width,
-            y + title_height(d, group) - 10.0,
-            &group.remark,
-        );
+        d.text("t strong halo", Anchor::End, d.width, y + title_height(d, group) - 10.0, &group.remark);
         y += title_height(d, group);
         for bar in &group.bars {
             d.text("t", Anchor::End, label - 8.0, y + 14.5, &bar.label);
             let tip = format!("{}: {}", bar.label, bar.shown);
-            d.bar(
-                bar.class,
-                label,
-                y,
-                (scale.at(bar.value) - label).max(1.0),
-                height,
-                &tip,
-            );
-            d.text(
-                "t halo",
-                Anchor::Start,
-                scale.at(bar.value) + 6.0,
-                y + 14.5,
-                &bar.shown,
-            );
+            d.bar(bar.class, label, y, (scale.at(bar.value) - label).max(1.0), height, &tip);
+            d.text("t halo", Anchor::Start, scale.at(bar.value) + 6.0, y + 14.5, &bar.shown);
             y += height + 6.0;
         }
         y += 12.0;

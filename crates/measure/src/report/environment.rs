@@ -59,10 +59,7 @@ impl ServerFacts {
     #[must_use]
     pub fn of(rows: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut settings: BTreeMap<String, String> = rows.into_iter().collect();
-        Self {
-            version: settings.remove("server_version").unwrap_or_default(),
-            settings,
-        }
+        Self { version: settings.remove("server_version").unwrap_or_default(), settings }
     }
 }
 
@@ -102,10 +99,7 @@ impl Host {
                 .next()
                 .and_then(|v| v.parse().ok())
                 .unwrap_or(0),
-            load: read("/proc/loadavg")
-                .split_whitespace()
-                .next()
-                .and_then(|v| v.parse().ok()),
+            load: read("/proc/loadavg").split_whitespace().next().and_then(|v| v.parse().ok()),
         }
     }
 }
@@ -118,25 +112,13 @@ pub fn timestamp(at: SystemTime) -> String {
     // Years counted from March, so that the leap day is the last one (Gregorian calendar, 400-year cycle).
     let shifted = days + 719_468;
     let (cycle, day_of_cycle) = (shifted / 146_097, shifted % 146_097);
-    let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524
-        - day_of_cycle / 146_096)
-        / 365;
-    let day_of_year =
-        day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
+    let day_of_year = day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = cycle * 400 + year_of_cycle + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
 #[cfg(test)]
@@ -160,10 +142,8 @@ mod tests {
 
     #[test]
     fn the_version_is_no_setting() {
-        let facts = ServerFacts::of([
-            ("server_version".to_owned(), "15.1".to_owned()),
-            ("fsync".to_owned(), "on".to_owned()),
-        ]);
+        let facts =
+            ServerFacts::of([("server_version".to_owned(), "15.1".to_owned()), ("fsync".to_owned(), "on".to_owned())]);
         assert_eq!(facts.version, "15.1");
         assert_eq!(facts.settings.len(), 1);
     }

@@ -3,9 +3,7 @@
 
 use super::model::{ConnectionSeries, Finding, ProtocolSeries, Report, Tone};
 use crate::reconnect::{Mode, Reconnect, Side};
-use crate::stats::{
-    Distribution, Interval, Ratio, count, micros, quantile, ratio_of_medians, ratio_text,
-};
+use crate::stats::{Distribution, Interval, Ratio, count, micros, quantile, ratio_of_medians, ratio_text};
 
 /// How two things of which less is better compare, in words.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -82,12 +80,7 @@ pub fn findings(report: &Report) -> Vec<Finding> {
     }
     if let Some(result) = &report.reconnect {
         out.extend(cost_of_reconnecting(result));
-        out.extend(
-            Mode::ALL
-                .into_iter()
-                .rev()
-                .filter_map(|mode| managed_throughput(result, mode)),
-        );
+        out.extend(Mode::ALL.into_iter().rev().filter_map(|mode| managed_throughput(result, mode)));
     }
     out.extend(failures(report));
     out
@@ -117,17 +110,10 @@ fn first_connection(series: &ConnectionSeries) -> Option<Finding> {
 /// `a` compared with `b`, where `ratio` is a / b.
 fn longer(ratio: f64) -> (Tone, String) {
     if ratio >= NOTICEABLE {
-        let tone = if ratio >= 1.5 {
-            Tone::Bad
-        } else {
-            Tone::Neutral
-        };
+        let tone = if ratio >= 1.5 { Tone::Bad } else { Tone::Neutral };
         (tone, format!("{} times as long as", times(ratio)))
     } else if ratio <= 1.0 / NOTICEABLE {
-        (
-            Tone::Neutral,
-            format!("only {} times as long as", times(ratio)),
-        )
+        (Tone::Neutral, format!("only {} times as long as", times(ratio)))
     } else {
         (Tone::Neutral, "about as long as".to_owned())
     }
@@ -154,11 +140,9 @@ fn later_connections(direct: &ConnectionSeries, managed: &ConnectionSeries) -> O
             micros(d),
             times(by)
         ),
-        Verdict::Same => format!(
-            "Connecting through the manager ({}) and directly ({}) showed no difference.",
-            micros(m),
-            micros(d)
-        ),
+        Verdict::Same => {
+            format!("Connecting through the manager ({}) and directly ({}) showed no difference.", micros(m), micros(d))
+        }
     };
     Some(finding(verdict.tone(), text))
 }
@@ -166,10 +150,7 @@ fn later_connections(direct: &ConnectionSeries, managed: &ConnectionSeries) -> O
 /// The very first client: to be connected and to have its first answer.
 fn first_client(direct: &ConnectionSeries, managed: &ConnectionSeries) -> Option<Finding> {
     let (d, m) = (first_answer(direct)?, first_answer(managed)?);
-    let verdict = Verdict::of(Ratio {
-        value: d / m,
-        interval: None,
-    });
+    let verdict = Verdict::of(Ratio { value: d / m, interval: None });
     let compared = match verdict {
         Verdict::Better(by) => format!("{} times faster", times(by)),
         Verdict::Worse(by) => format!("{} times slower", times(by)),
@@ -198,18 +179,11 @@ fn first_runs(series: &[ProtocolSeries], side: Side) -> Option<Finding> {
         .filter_map(|s| {
             let (first, later) = (median(&s.first()), median(&s.later()));
             let ratio = first / later;
-            let part = format!(
-                "{} against {} ({})",
-                micros(first),
-                micros(later),
-                s.protocol
-            );
+            let part = format!("{} against {} ({})", micros(first), micros(later), s.protocol);
             ratio.is_finite().then_some((part, ratio))
         })
         .collect();
-    let (low, high) = parts.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), p| {
-        (l.min(p.1), h.max(p.1))
-    });
+    let (low, high) = parts.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), p| (l.min(p.1), h.max(p.1)));
     let times = match parts.len() {
         0 => return None,
         1 => format!("{} times", times(high)),
@@ -227,10 +201,7 @@ fn first_runs(series: &[ProtocolSeries], side: Side) -> Option<Finding> {
     let list: Vec<&str> = parts.iter().map(|p| p.0.as_str()).collect();
     Some(finding(
         tone,
-        format!(
-            "{session} the first run of a statement takes {times} as long as later ones: {}.",
-            list.join(", ")
-        ),
+        format!("{session} the first run of a statement takes {times} as long as later ones: {}.", list.join(", ")),
     ))
 }
 
@@ -255,14 +226,7 @@ fn cost_of_reconnecting(result: &Reconnect) -> Option<Finding> {
             result.settings.clients
         )
     };
-    Some(finding(
-        if kept / each >= 1.5 {
-            Tone::Bad
-        } else {
-            Tone::Neutral
-        },
-        text,
-    ))
+    Some(finding(if kept / each >= 1.5 { Tone::Bad } else { Tone::Neutral }, text))
 }
 
 fn managed_throughput(result: &Reconnect, mode: Mode) -> Option<Finding> {
@@ -287,8 +251,8 @@ fn managed_throughput(result: &Reconnect, mode: Mode) -> Option<Finding> {
             ratio_text(ratio.value)
         ),
         Verdict::Same => format!(
-            "{how} the manager ({managed} transactions per second) and direct connections ({direct}) showed no \
-             difference that matters{interval}."
+            "{how} this run does not tell the manager ({managed} transactions per second) and direct connections \
+             ({direct}) apart{interval}."
         ),
     };
     Some(finding(verdict.tone(), text))
@@ -296,11 +260,7 @@ fn managed_throughput(result: &Reconnect, mode: Mode) -> Option<Finding> {
 
 fn interval_text(interval: Option<Interval>) -> String {
     interval.map_or_else(String::new, |i| {
-        format!(
-            " (95 % interval of the ratio: {} to {})",
-            ratio_text(i.low),
-            ratio_text(i.high)
-        )
+        format!(" (95 % interval of the ratio: {} to {})", ratio_text(i.low), ratio_text(i.high))
     })
 }
 
@@ -310,22 +270,10 @@ fn failures(report: &Report) -> Option<Finding> {
         .iter()
         .map(|s| &s.failures)
         .chain(report.protocols.iter().map(|s| &s.failures))
-        .chain(
-            report
-                .reconnect
-                .iter()
-                .flat_map(|r| r.cells.iter().map(|c| &c.failures)),
-        );
+        .chain(report.reconnect.iter().flat_map(|r| r.cells.iter().map(|c| &c.failures)));
     let total: u64 = lists.flatten().map(|f| f.count).sum();
-    (total > 0).then(|| {
-        finding(
-            Tone::Bad,
-            format!(
-                "{} operations failed; below it says what and why.",
-                count(total as f64)
-            ),
-        )
-    })
+    (total > 0)
+        .then(|| finding(Tone::Bad, format!("{} operations failed; below it says what and why.", count(total as f64))))
 }
 
 /// The table at a glance. A dash where something was not measured.
@@ -335,43 +283,22 @@ pub fn glance(report: &Report) -> Vec<Glance> {
     let series = |side| report.connections.iter().find(|s| s.side == side);
     let (d, m) = (series(Side::Direct), series(Side::Managed));
     let both = |of: &dyn Fn(&ConnectionSeries) -> Option<f64>| (d.and_then(of), m.and_then(of));
-    let (a, b) = both(&|s| {
-        s.samples
-            .first()
-            .filter(|s| s.number == 1)
-            .map(|s| s.connect_us)
-    });
+    let (a, b) = both(&|s| s.samples.first().filter(|s| s.number == 1).map(|s| s.connect_us));
     rows.push(time("first connection after a restart", a, b, None));
     let (a, b) = both(&first_answer);
     rows.push(time("  and its first answer", a, b, None));
-    let ratio = d
-        .zip(m)
-        .and_then(|(d, m)| ratio_of_medians(&steady(d), &steady(m)));
+    let ratio = d.zip(m).and_then(|(d, m)| ratio_of_medians(&steady(d), &steady(m)));
     let (a, b) = both(&|s| Some(median(&steady(s))));
     rows.push(time("a later connection", a, b, ratio));
     for protocol in ["simple", "extended", "prepared"] {
-        let find = |side| {
-            report
-                .protocols
-                .iter()
-                .find(|s| s.side == side && s.protocol == protocol)
-        };
+        let find = |side| report.protocols.iter().find(|s| s.side == side && s.protocol == protocol);
         let (d, m) = (find(Side::Direct), find(Side::Managed));
-        for (name, of) in [
-            (
-                "first",
-                ProtocolSeries::first as fn(&ProtocolSeries) -> Vec<f64>,
-            ),
-            ("later", ProtocolSeries::later),
-        ] {
+        for (name, of) in
+            [("first", ProtocolSeries::first as fn(&ProtocolSeries) -> Vec<f64>), ("later", ProtocolSeries::later)]
+        {
             let ratio = d.zip(m).and_then(|(d, m)| ratio_of_medians(&of(d), &of(m)));
             let value = |s: Option<&ProtocolSeries>| s.map(|s| median(&of(s)));
-            rows.push(time(
-                &format!("{name} run of a statement, {protocol}"),
-                value(d),
-                value(m),
-                ratio,
-            ));
+            rows.push(time(&format!("{name} run of a statement, {protocol}"), value(d), value(m), ratio));
         }
     }
     if let Some(result) = &report.reconnect {
@@ -385,10 +312,7 @@ pub fn glance(report: &Report) -> Vec<Glance> {
 
 fn time(what: &str, direct: Option<f64>, managed: Option<f64>, ratio: Option<Ratio>) -> Glance {
     let compared = match (direct, managed) {
-        (Some(d), Some(m)) if d > 0.0 && m > 0.0 => ratio.or(Some(Ratio {
-            value: d / m,
-            interval: None,
-        })),
+        (Some(d), Some(m)) if d > 0.0 && m > 0.0 => ratio.or(Some(Ratio { value: d / m, interval: None })),
         _ => None,
     };
     Glance {
@@ -400,12 +324,8 @@ fn time(what: &str, direct: Option<f64>, managed: Option<f64>, ratio: Option<Rat
 }
 
 fn throughput(result: &Reconnect, mode: Mode) -> Glance {
-    let shown = |side| {
-        result.cell(mode, side).map_or_else(
-            || "-".to_owned(),
-            |c| format!("{} tps", count(c.tps_including())),
-        )
-    };
+    let shown =
+        |side| result.cell(mode, side).map_or_else(|| "-".to_owned(), |c| format!("{} tps", count(c.tps_including())));
     let how = match mode {
         Mode::Static => "static connections",
         Mode::Reconnect => "a connection per transaction",
@@ -414,20 +334,13 @@ fn throughput(result: &Reconnect, mode: Mode) -> Glance {
         what: format!("{} clients, {how}", result.settings.clients),
         direct: shown(Side::Direct),
         managed: shown(Side::Managed),
-        verdict: result
-            .ratio(mode)
-            .map_or_else(String::new, |r| Verdict::of(r).words("more", "less")),
+        verdict: result.ratio(mode).map_or_else(String::new, |r| Verdict::of(r).words("more", "less")),
     }
 }
 
 /// Times to connect of the third and later connections.
 fn steady(series: &ConnectionSeries) -> Vec<f64> {
-    series
-        .samples
-        .iter()
-        .filter(|s| s.number > 2)
-        .map(|s| s.connect_us)
-        .collect()
+    series.samples.iter().filter(|s| s.number > 2).map(|s| s.connect_us).collect()
 }
 
 fn median(values: &[f64]) -> f64 {

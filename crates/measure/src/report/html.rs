@@ -52,12 +52,7 @@ impl Markup {
     }
 
     /// An element with text.
-    pub(super) fn element(
-        &mut self,
-        name: &'static str,
-        attributes: &[(&str, &str)],
-        text: &str,
-    ) -> &mut Self {
+    pub(super) fn element(&mut self, name: &'static str, attributes: &[(&str, &str)], text: &str) -> &mut Self {
         self.open(name, attributes).text(text).close()
     }
 
@@ -106,9 +101,7 @@ pub(super) fn check(markup: &str) -> Result<(), String> {
             return Err(format!("stray > at {here:?}"));
         }
         if rest[at..].starts_with('&') {
-            let end = rest[at..]
-                .find(';')
-                .ok_or(format!("open reference at {here:?}"))?;
+            let end = rest[at..].find(';').ok_or(format!("open reference at {here:?}"))?;
             let name = &rest[at + 1..at + end];
             if !["amp", "lt", "gt", "quot", "#39"].contains(&name) {
                 return Err(format!("reference at {here:?}"));
@@ -116,9 +109,7 @@ pub(super) fn check(markup: &str) -> Result<(), String> {
             rest = &rest[at + end + 1..];
             continue;
         }
-        let end = rest[at..]
-            .find('>')
-            .ok_or(format!("open tag at {here:?}"))?;
+        let end = rest[at..].find('>').ok_or(format!("open tag at {here:?}"))?;
         let tag = &rest[at + 1..at + end];
         rest = &rest[at + end + 1..];
         if tag.starts_with('!') {
@@ -142,11 +133,7 @@ pub(super) fn check(markup: &str) -> Result<(), String> {
             open.push(name);
         }
     }
-    if open.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("left open: {open:?}"))
-    }
+    if open.is_empty() { Ok(()) } else { Err(format!("left open: {open:?}")) }
 }
 
 #[cfg(test)]
@@ -156,24 +143,13 @@ mod tests {
 
     #[test]
     fn escapes() {
-        assert_eq!(
-            escape("<a b=\"c\" d='e'>&"),
-            "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;"
-        );
+        assert_eq!(escape("<a b=\"c\" d='e'>&"), "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;");
         assert_eq!(escape("a\u{0}\u{1b}b\n"), "a\u{fffd}\u{fffd}b\n");
     }
 
     #[test]
     fn the_checker_finds_what_is_wrong() {
-        for wrong in [
-            "<a>",
-            "<a></b>",
-            "<a><b></a></b>",
-            "a & b",
-            "<a x=\"1>",
-            "a > b",
-            "</a>",
-        ] {
+        for wrong in ["<a>", "<a></b>", "<a><b></a></b>", "a & b", "<a x=\"1>", "a > b", "</a>"] {
             assert!(check(wrong).is_err(), "{wrong}");
         }
         assert_eq!(check("<!DOCTYPE html><a x=\"1\"><b/>&amp;</a>"), Ok(()));

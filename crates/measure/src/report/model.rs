@@ -97,25 +97,13 @@ impl ConnectionSeries {
     /// Establishing the connections.
     #[must_use]
     pub fn connect(&self) -> Option<Summary> {
-        Summary::of(
-            &self
-                .samples
-                .iter()
-                .map(|s| s.connect_us)
-                .collect::<Vec<_>>(),
-        )
+        Summary::of(&self.samples.iter().map(|s| s.connect_us).collect::<Vec<_>>())
     }
 
     /// Their first statements.
     #[must_use]
     pub fn statement(&self) -> Option<Summary> {
-        Summary::of(
-            &self
-                .samples
-                .iter()
-                .filter_map(|s| s.statement_us)
-                .collect::<Vec<_>>(),
-        )
+        Summary::of(&self.samples.iter().filter_map(|s| s.statement_us).collect::<Vec<_>>())
     }
 }
 
@@ -138,18 +126,12 @@ impl ProtocolSeries {
     /// The first run of each connection.
     #[must_use]
     pub fn first(&self) -> Vec<f64> {
-        self.runs_us
-            .iter()
-            .filter_map(|c| c.first().copied())
-            .collect()
+        self.runs_us.iter().filter_map(|c| c.first().copied()).collect()
     }
 
     /// The third and later runs of each connection; the second still fills caches.
     #[must_use]
     pub fn later(&self) -> Vec<f64> {
-        self.runs_us
-            .iter()
-            .flat_map(|c| c.iter().skip(2).copied())
-            .collect()
+        self.runs_us.iter().flat_map(|c| c.iter().skip(2).copied()).collect()
     }
 }

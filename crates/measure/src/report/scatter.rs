@@ -12,10 +12,7 @@ pub(super) fn scatter(series: &[ConnectionSeries]) -> String {
     if longest == 0 {
         return String::new();
     }
-    both(
-        "Time to connect, by the position of the connection in its series",
-        |d| draw(d, series, longest),
-    )
+    both("Time to connect, by the position of the connection in its series", |d| draw(d, series, longest))
 }
 
 fn draw(d: &mut Drawing, series: &[ConnectionSeries], longest: usize) -> f64 {
@@ -26,44 +23,18 @@ fn draw(d: &mut Drawing, series: &[ConnectionSeries], longest: usize) -> f64 {
     let x = |number: u32| left + 8.0 + f64::from(number.saturating_sub(1)) * step;
     for tick in y.ticks() {
         d.line("grid", (left, y.at(tick)), (d.width, y.at(tick)));
-        d.text(
-            "t dim",
-            Anchor::End,
-            left - 6.0,
-            y.at(tick) + 4.0,
-            &axis(tick),
-        );
+        d.text("t dim", Anchor::End, left - 6.0, y.at(tick) + 4.0, &axis(tick));
     }
     let every = (longest / if d.narrow { 5 } else { 10 }).max(1);
-    for number in (0..longest)
-        .step_by(every)
-        .map(|n| u32::try_from(n + 1).unwrap_or(u32::MAX))
-    {
-        d.text(
-            "t dim",
-            Anchor::Middle,
-            x(number),
-            bottom + 16.0,
-            &number.to_string(),
-        );
+    for number in (0..longest).step_by(every).map(|n| u32::try_from(n + 1).unwrap_or(u32::MAX)) {
+        d.text("t dim", Anchor::Middle, x(number), bottom + 16.0, &number.to_string());
     }
-    d.text(
-        "t dim",
-        Anchor::Middle,
-        (left + d.width) / 2.0,
-        bottom + 34.0,
-        "connection number",
-    );
+    d.text("t dim", Anchor::Middle, (left + d.width) / 2.0, bottom + 34.0, "connection number");
     let mut legend = left;
     for one in series {
         let class = dots(one.side);
         for s in &one.samples {
-            let tip = format!(
-                "{} connection {}: {}",
-                side(one.side),
-                s.number,
-                micros(s.connect_us)
-            );
+            let tip = format!("{} connection {}: {}", side(one.side), s.number, micros(s.connect_us));
             let radius = if s.number == 1 { 5.5 } else { 3.0 };
             d.dot(class, x(s.number), y.at(s.connect_us), radius, &tip);
         }

@@ -27,11 +27,7 @@ pub(super) enum Anchor {
 /// The wide and the narrow drawing of one plot; the style sheet shows the one that fits. `draw` returns the height.
 pub(super) fn both(label: &str, draw: impl Fn(&mut Drawing) -> f64) -> String {
     let one = |width: f64, narrow: bool| {
-        let mut drawing = Drawing {
-            markup: Markup::default(),
-            width,
-            narrow,
-        };
+        let mut drawing = Drawing { markup: Markup::default(), width, narrow };
         let height = draw(&mut drawing);
         let view = format!("0 0 {width:.0} {height:.0}");
         let mut svg = Markup::default();
@@ -57,14 +53,7 @@ impl Drawing {
         let [x, y, width, height] = [x, y, width.max(0.0), height].map(number);
         self.markup.open(
             "rect",
-            &[
-                ("class", class),
-                ("x", &x),
-                ("y", &y),
-                ("width", &width),
-                ("height", &height),
-                ("rx", "2"),
-            ],
+            &[("class", class), ("x", &x), ("y", &y), ("width", &width), ("height", &height), ("rx", "2")],
         );
         self.markup.element("title", &[], tip).close();
     }
@@ -72,26 +61,14 @@ impl Drawing {
     /// A dot with a text that shows when one points at it.
     pub(super) fn dot(&mut self, class: &str, x: f64, y: f64, radius: f64, tip: &str) {
         let [x, y, radius] = [x, y, radius].map(number);
-        self.markup.open(
-            "circle",
-            &[("class", class), ("cx", &x), ("cy", &y), ("r", &radius)],
-        );
+        self.markup.open("circle", &[("class", class), ("cx", &x), ("cy", &y), ("r", &radius)]);
         self.markup.element("title", &[], tip).close();
     }
 
     /// A straight line.
     pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(number);
-        self.markup.empty(
-            "line",
-            &[
-                ("class", class),
-                ("x1", &x1),
-                ("y1", &y1),
-                ("x2", &x2),
-                ("y2", &y2),
-            ],
-        );
+        self.markup.empty("line", &[("class", class), ("x1", &x1), ("y1", &y1), ("x2", &x2), ("y2", &y2)]);
     }
 
     /// A text; y is its base line.
@@ -102,25 +79,12 @@ impl Drawing {
             Anchor::End => "end",
         };
         let [x, y] = [x, y].map(number);
-        self.markup.element(
-            "text",
-            &[
-                ("class", class),
-                ("text-anchor", anchor),
-                ("x", &x),
-                ("y", &y),
-            ],
-            text,
-        );
+        self.markup.element("text", &[("class", class), ("text-anchor", anchor), ("x", &x), ("y", &y)], text);
     }
 }
 
 fn number(v: f64) -> String {
-    if v.is_finite() {
-        format!("{v:.1}")
-    } else {
-        "0".to_owned()
-    }
+    if v.is_finite() { format!("{v:.1}") } else { "0".to_owned() }
 }
 
 /// Roughly how wide a text of the plots' size is, in a drawing's units.
@@ -141,13 +105,7 @@ pub(super) struct Scale {
 impl Scale {
     /// From 0 to `high`, drawn from `from` to `to`.
     pub(super) fn linear(high: f64, from: f64, to: f64) -> Self {
-        Self {
-            low: 0.0,
-            high: if high > 0.0 { high } else { 1.0 },
-            from,
-            to,
-            logarithmic: false,
-        }
+        Self { low: 0.0, high: if high > 0.0 { high } else { 1.0 }, from, to, logarithmic: false }
     }
 
     /// Whole powers of ten around `values`, drawn from `from` to `to`. Values that are not positive are left out.
@@ -161,13 +119,7 @@ impl Scale {
         }
         let low = 10_f64.powf(low.log10().floor());
         let high = 10_f64.powf(high.log10().ceil()).max(low * 10.0);
-        Self {
-            low,
-            high,
-            from,
-            to,
-            logarithmic: true,
-        }
+        Self { low, high, from, to, logarithmic: true }
     }
 
     /// Where `value` lies.
@@ -188,15 +140,8 @@ impl Scale {
         }
         let rough = self.high / 5.0;
         let power = 10_f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0]
-            .map(|s| s * power)
-            .into_iter()
-            .find(|s| *s >= rough)
-            .unwrap_or(rough);
-        (0..=10)
-            .map(|i| f64::from(i) * step)
-            .take_while(|v| *v <= self.high * 1.0001)
-            .collect()
+        let step = [1.0, 2.0, 5.0, 10.0].map(|s| s * power).into_iter().find(|s| *s >= rough).unwrap_or(rough);
+        (0..=10).map(|i| f64::from(i) * step).take_while(|v| *v <= self.high * 1.0001).collect()
     }
 }
 

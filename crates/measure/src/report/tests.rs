@@ -7,22 +7,11 @@ use crate::reconnect::{Side, tests as reconnect_tests};
 
 fn series(side: Side, connect: f64) -> ConnectionSeries {
     let sample = |number: u32| {
-        let factor = if number == 1 {
-            2.5
-        } else {
-            1.0 + f64::from(number % 5) * 0.04
-        };
-        let phase = |phase: &str, share: f64| PhaseTime {
-            phase: phase.to_owned(),
-            us: connect * share * factor,
-        };
+        let factor = if number == 1 { 2.5 } else { 1.0 + f64::from(number % 5) * 0.04 };
+        let phase = |phase: &str, share: f64| PhaseTime { phase: phase.to_owned(), us: connect * share * factor };
         ConnectionSample {
             number,
-            phases: vec![
-                phase("connect", 0.02),
-                phase("queue+fork", 0.3),
-                phase("startup", 0.65),
-            ],
+            phases: vec![phase("connect", 0.02), phase("queue+fork", 0.3), phase("startup", 0.65)],
             connect_us: connect * factor,
             statement_us: (number != 7).then_some(connect * 0.2 * factor),
         }
@@ -47,9 +36,7 @@ pub(crate) fn sample() -> Report {
         side,
         protocol: name.to_owned(),
         statement: "select 1 where 1 < 2 && 'x'".to_owned(),
-        runs_us: (0..20)
-            .map(|i| vec![900.0 * scale, 150.0, 60.0 + f64::from(i), 58.0, 57.0])
-            .collect(),
+        runs_us: (0..20).map(|i| vec![900.0 * scale, 150.0, 60.0 + f64::from(i), 58.0, 57.0]).collect(),
         failures: Vec::new(),
     };
     Report {
@@ -57,18 +44,9 @@ pub(crate) fn sample() -> Report {
         title: "A <title> & more".to_owned(),
         environment: Environment::here(),
         findings: vec![
-            Finding {
-                tone: Tone::Bad,
-                text: "The first connection took 6.25 ms, 2.5 times as long.".to_owned(),
-            },
-            Finding {
-                tone: Tone::Good,
-                text: "Through the manager it is \"fast\".".to_owned(),
-            },
-            Finding {
-                tone: Tone::Neutral,
-                text: "Nothing else.".to_owned(),
-            },
+            Finding { tone: Tone::Bad, text: "The first connection took 6.25 ms, 2.5 times as long.".to_owned() },
+            Finding { tone: Tone::Good, text: "Through the manager it is \"fast\".".to_owned() },
+            Finding { tone: Tone::Neutral, text: "Nothing else.".to_owned() },
         ],
         connections: vec![series(Side::Direct, 2500.0), series(Side::Managed, 120.0)],
         protocols: vec![
@@ -89,12 +67,8 @@ fn the_page_is_well_formed() {
 #[test]
 fn nothing_is_fetched_and_nothing_runs() {
     let page = page(&sample());
-    for forbidden in [
-        "http://", "https://", "<script", "<link", "<img", "@import", "url(", "src=",
-    ] {
-        let found = page
-            .replace("http://www.w3.org/2000/svg", "")
-            .contains(forbidden);
+    for forbidden in ["http://", "https://", "<script", "<link", "<img", "@import", "url(", "src="] {
+        let found = page.replace("http://www.w3.org/2000/svg", "").contains(forbidden);
         assert!(!found, "{forbidden}");
     }
 }

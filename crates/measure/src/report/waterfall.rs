@@ -16,16 +16,10 @@ pub(super) struct Row {
 pub(super) fn rows(series: &ConnectionSeries) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some(first) = series.samples.first() {
-        rows.push(Row {
-            label: format!("{}, first", side(series.side)),
-            pieces: pieces(std::slice::from_ref(first)),
-        });
+        rows.push(Row { label: format!("{}, first", side(series.side)), pieces: pieces(std::slice::from_ref(first)) });
     }
     if let Some(later) = series.samples.get(2..).filter(|s| !s.is_empty()) {
-        rows.push(Row {
-            label: format!("{}, later", side(series.side)),
-            pieces: pieces(later),
-        });
+        rows.push(Row { label: format!("{}, later", side(series.side)), pieces: pieces(later) });
     }
     rows
 }
@@ -52,13 +46,7 @@ fn pieces(samples: &[ConnectionSample]) -> Vec<(String, f64)> {
     let mut pieces: Vec<(String, f64)> = names
         .into_iter()
         .map(|name| {
-            let of = |s: &ConnectionSample| {
-                s.phases
-                    .iter()
-                    .filter(|p| p.phase == name)
-                    .map(|p| p.us)
-                    .sum()
-            };
+            let of = |s: &ConnectionSample| s.phases.iter().filter(|p| p.phase == name).map(|p| p.us).sum();
             (name.to_owned(), median(samples.iter().map(of).collect()))
         })
         .collect();
@@ -88,13 +76,8 @@ fn class(phase: &str) -> &'static str {
 
 /// The plot.
 pub(super) fn waterfall(all: &[Row]) -> String {
-    let longest = all
-        .iter()
-        .map(|r| r.pieces.iter().map(|p| p.1).sum::<f64>())
-        .fold(0.0, f64::max);
-    both("Where the time of a connection goes", |d| {
-        draw(d, all, longest)
-    })
+    let longest = all.iter().map(|r| r.pieces.iter().map(|p| p.1).sum::<f64>()).fold(0.0, f64::max);
+    both("Where the time of a connection goes", |d| draw(d, all, longest))
 }
 
 fn draw(d: &mut Drawing, all: &[Row], longest: f64) -> f64 {
@@ -106,43 +89,25 @@ fn draw(d: &mut Drawing, all: &[Row], longest: f64) -> f64 {
             d.text("t", Anchor::Start, 0.0, y + 11.0, &row.label);
             y += 17.0;
         } else {
-            d.text(
-                "t",
-                Anchor::End,
-                label - 10.0,
-                y + bar / 2.0 + 4.0,
-                &row.label,
-            );
+            d.text("t", Anchor::End, label - 10.0, y + bar / 2.0 + 4.0, &row.label);
         }
         let mut sum = 0.0;
         for (name, us) in &row.pieces {
             let from = scale.at(sum);
             sum += us;
-            d.bar(
-                class(name),
-                from,
-                y,
-                (scale.at(sum) - from).max(0.5),
-                bar,
-                &format!("{name}: {}", micros(*us)),
-            );
+            d.bar(class(name), from, y, (scale.at(sum) - from).max(0.5), bar, &format!("{name}: {}", micros(*us)));
         }
-        d.text(
-            "t strong",
-            Anchor::Start,
-            scale.at(sum) + 6.0,
-            y + bar / 2.0 + 4.0,
-            &micros(sum),
-        );
+        d.text("t strong", Anchor::Start, scale.at(sum) + 6.0, y + bar / 2.0 + 4.0, &micros(sum));
         y += bar + if d.narrow { 10.0 } else { 12.0 };
     }
-    legend(d, all, y + 8.0)
+    legend(d, all, longest, y + 8.0)
 }
 
-fn legend(d: &mut Drawing, all: &[Row], top: f64) -> f64 {
+fn legend(d: &mut Drawing, all: &[Row], longest: f64, top: f64) -> f64 {
     let mut names: Vec<&str> = Vec::new();
-    for (name, _) in all.iter().flat_map(|r| &r.pieces) {
-        if !names.contains(&name.as_str()) {
+    for (name, us) in all.iter().flat_map(|r| &r.pieces) {
+        // What is too short to be seen needs no colour to be known by.
+        if *us > longest / 1000.0 && !names.contains(&name.as_str()) {
             names.push(name);
         }
     }

@@ -29,15 +29,8 @@ const DEEPEST: usize = 64;
 
 impl Expression {
     /// Parses `text`; `slot_of` finds the slot of a variable.
-    pub(super) fn parse(
-        text: &str,
-        slot_of: &dyn Fn(&str) -> Option<usize>,
-    ) -> Result<Self, String> {
-        let mut parser = Parser {
-            rest: text,
-            slot_of,
-            depth: 0,
-        };
+    pub(super) fn parse(text: &str, slot_of: &dyn Fn(&str) -> Option<usize>) -> Result<Self, String> {
+        let mut parser = Parser { rest: text, slot_of, depth: 0 };
         let expression = parser.sum()?;
         match parser.peek() {
             None => Ok(expression),
@@ -46,11 +39,7 @@ impl Expression {
     }
 
     /// The value, with `values` in the slots.
-    pub(super) fn evaluate(
-        &self,
-        values: &[i64],
-        rng: &mut fastrand::Rng,
-    ) -> Result<i64, EvaluationError> {
+    pub(super) fn evaluate(&self, values: &[i64], rng: &mut fastrand::Rng) -> Result<i64, EvaluationError> {
         use EvaluationError::{DivisionByZero, EmptyRange, Overflow};
         Ok(match self {
             Self::Number(n) => *n,
@@ -58,10 +47,7 @@ impl Expression {
             Self::Negative(e) => e.evaluate(values, rng)?.checked_neg().ok_or(Overflow)?,
             Self::Absolute(e) => e.evaluate(values, rng)?.checked_abs().ok_or(Overflow)?,
             Self::Binary(operator, sides) => {
-                let (a, b) = (
-                    sides.0.evaluate(values, rng)?,
-                    sides.1.evaluate(values, rng)?,
-                );
+                let (a, b) = (sides.0.evaluate(values, rng)?, sides.1.evaluate(values, rng)?);
                 match operator {
                     Operator::Add => a.checked_add(b),
                     Operator::Subtract => a.checked_sub(b),
@@ -76,10 +62,7 @@ impl Expression {
                 .ok_or(Overflow)?
             }
             Self::Random(bounds) => {
-                let (low, high) = (
-                    bounds.0.evaluate(values, rng)?,
-                    bounds.1.evaluate(values, rng)?,
-                );
+                let (low, high) = (bounds.0.evaluate(values, rng)?, bounds.1.evaluate(values, rng)?);
                 if low > high {
                     return Err(EmptyRange);
                 }
@@ -126,11 +109,7 @@ impl<'a> Parser<'a> {
     }
 
     fn expect(&mut self, wanted: char) -> Result<(), String> {
-        if self.eat(wanted) {
-            Ok(())
-        } else {
-            Err(format!("the expression lacks a {wanted:?}"))
-        }
+        if self.eat(wanted) { Ok(()) } else { Err(format!("the expression lacks a {wanted:?}")) }
     }
 
     fn take_while(&mut self, accept: impl Fn(char) -> bool) -> &'a str {
@@ -191,8 +170,7 @@ impl<'a> Parser<'a> {
         }
         if self.eat(':') {
             let name = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
-            let slot = (self.slot_of)(name)
-                .ok_or_else(|| format!("the variable :{name} is used before it is set"))?;
+            let slot = (self.slot_of)(name).ok_or_else(|| format!("the variable :{name} is used before it is set"))?;
             return Ok(Expression::Variable(slot));
         }
         match self.peek() {
@@ -201,9 +179,7 @@ impl<'a> Parser<'a> {
                 if self.rest.starts_with('.') {
                     return Err("only whole numbers are supported".to_owned());
                 }
-                let number = digits
-                    .parse()
-                    .map_err(|_| format!("{digits} is not a 64-bit integer"))?;
+                let number = digits.parse().map_err(|_| format!("{digits} is not a 64-bit integer"))?;
                 Ok(Expression::Number(number))
             }
             Some(c) if c.is_ascii_alphabetic() => {

@@ -136,9 +136,7 @@ impl<'a> Cursor<'a> {
         let Some(tag) = rest.get(1..=end) else {
             return Ok(false);
         };
-        let is_tag = tag
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80)
+        let is_tag = tag.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80)
             && !tag.starts_with(|c: char| c.is_ascii_digit());
         let (Some(delimiter), true) = (rest.get(..end + 2), is_tag) else {
             return Ok(false);
@@ -183,10 +181,7 @@ impl<'a> Cursor<'a> {
                     parts.push(Part::Text(piece(text_from, self.at)));
                     let name_from = self.at + 1;
                     self.at = name_from;
-                    while self
-                        .peek()
-                        .is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_')
-                    {
+                    while self.peek().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
                         self.at += 1;
                     }
                     parts.push(Part::Variable(piece(name_from, self.at)));

@@ -46,10 +46,7 @@ fn select_only_stays_within_the_tables() {
             })
             .expect("evaluates");
     }
-    assert!(
-        (1..200).contains(&low) && (199_800..=200_000).contains(&high),
-        "{low} {high}"
-    );
+    assert!((1..200).contains(&low) && (199_800..=200_000).contains(&high), "{low} {high}");
 }
 
 #[test]
@@ -73,30 +70,18 @@ fn arithmetic() {
     }
     assert_eq!(value("1 / 0"), Err(EvaluationError::DivisionByZero));
     assert_eq!(value("1 % 0"), Err(EvaluationError::DivisionByZero));
-    assert_eq!(
-        value("9223372036854775807 + 1"),
-        Err(EvaluationError::Overflow)
-    );
+    assert_eq!(value("9223372036854775807 + 1"), Err(EvaluationError::Overflow));
     assert_eq!(value("random(2, 1)"), Err(EvaluationError::EmptyRange));
 }
 
 #[test]
 fn statements_end_at_semicolons_outside_of_quotes() {
     assert_eq!(
-        simple(
-            "select ';', \";\", $$;$$, $a$;$$;$a$, E'\\';' -- ;\n , 1 /* ; /* ; */ ; */;\nselect (1;2);select 3"
-        ),
-        [
-            "select ';', \";\", $$;$$, $a$;$$;$a$, E'\\';' -- ;\n , 1 /* ; /* ; */ ; */",
-            "select (1;2)",
-            "select 3"
-        ]
+        simple("select ';', \";\", $$;$$, $a$;$$;$a$, E'\\';' -- ;\n , 1 /* ; /* ; */ ; */;\nselect (1;2);select 3"),
+        ["select ';', \";\", $$;$$, $a$;$$;$a$, E'\\';' -- ;\n , 1 /* ; /* ; */ ; */", "select (1;2)", "select 3"]
     );
     assert_eq!(simple(";; ;\nselect 1;;"), ["select 1"]);
-    assert_eq!(
-        simple("-- a comment\n/* another */ select 1;"),
-        ["select 1"]
-    );
+    assert_eq!(simple("-- a comment\n/* another */ select 1;"), ["select 1"]);
 }
 
 #[test]
@@ -139,23 +124,14 @@ fn a_failing_statement_ends_the_run() {
 #[test]
 fn what_is_wrong_comes_with_its_line() {
     for (text, part) in [
-        (
-            "select 1;\n\\sleep 1 s\n",
-            "test, line 2: \\sleep is not supported",
-        ),
-        (
-            "\n\nselect :nope;",
-            "test, line 3: the variable :nope is used before it is set",
-        ),
+        ("select 1;\n\\sleep 1 s\n", "test, line 2: \\sleep is not supported"),
+        ("\n\nselect :nope;", "test, line 3: the variable :nope is used before it is set"),
         ("\\set a :b + 1\n", "the variable :b"),
         ("\\set a\nselect 1;", "needs a name and an expression"),
         ("\\set 1a 5\nselect 1;", "not a name"),
         ("\\set a 1.5\nselect 1;", "whole numbers"),
         ("\\set a 99999999999999999999\nselect 1;", "64-bit"),
-        (
-            "\\set a random_zipfian(1,2,3)\nselect 1;",
-            "random_zipfian() is not supported",
-        ),
+        ("\\set a random_zipfian(1,2,3)\nselect 1;", "random_zipfian() is not supported"),
         ("\\set a random(1)\nselect 1;", "takes two arguments, not 1"),
         ("\\set a (1\nselect 1;", "lacks a ')'"),
         ("\\set a 1 2\nselect 1;", "cannot read"),

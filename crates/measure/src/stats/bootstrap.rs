@@ -42,11 +42,7 @@ pub fn median_interval(sorted: &[f64]) -> Option<Interval> {
         return None;
     }
     let mut rng = Rng::with_seed(SEED);
-    Some(middle_95(
-        (0..RESAMPLES)
-            .map(|_| resampled_median(sorted, &mut rng))
-            .collect(),
-    ))
+    Some(middle_95((0..RESAMPLES).map(|_| resampled_median(sorted, &mut rng)).collect()))
 }
 
 /// The generator that all intervals of one calculation draw from.
@@ -78,10 +74,7 @@ pub(super) fn resampled_median(sorted: &[f64], rng: &mut Rng) -> f64 {
 /// The 2.5 % and 97.5 % quantiles of the resampled values.
 pub(super) fn middle_95(mut values: Vec<f64>) -> Interval {
     values.sort_unstable_by(f64::total_cmp);
-    Interval {
-        low: super::quantile(&values, 0.025),
-        high: super::quantile(&values, 0.975),
-    }
+    Interval { low: super::quantile(&values, 0.025), high: super::quantile(&values, 0.975) }
 }
 
 /// A Beta(a, b) variate, a and b at least 1.
@@ -125,9 +118,7 @@ mod tests {
         let mut rng = Rng::with_seed(99);
         let medians = (0..resamples)
             .map(|_| {
-                let mut draw: Vec<f64> = (0..sorted.len())
-                    .map(|_| sorted[rng.usize(0..sorted.len())])
-                    .collect();
+                let mut draw: Vec<f64> = (0..sorted.len()).map(|_| sorted[rng.usize(0..sorted.len())]).collect();
                 draw.sort_unstable_by(f64::total_cmp);
                 quantile(&draw, 0.5)
             })
@@ -142,14 +133,8 @@ mod tests {
             let fast = median_interval(&sorted).expect("enough samples");
             let plain = plain_bootstrap(&sorted, 20_000);
             let spread = plain.high - plain.low;
-            assert!(
-                (fast.low - plain.low).abs() <= 0.08 * spread,
-                "n={n} {fast:?} {plain:?}"
-            );
-            assert!(
-                (fast.high - plain.high).abs() <= 0.08 * spread,
-                "n={n} {fast:?} {plain:?}"
-            );
+            assert!((fast.low - plain.low).abs() <= 0.08 * spread, "n={n} {fast:?} {plain:?}");
+            assert!((fast.high - plain.high).abs() <= 0.08 * spread, "n={n} {fast:?} {plain:?}");
         }
     }
 

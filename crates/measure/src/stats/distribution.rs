@@ -17,11 +17,7 @@ pub struct Distribution {
     #[serde(rename = "median_us")]
     pub median: f64,
     /// 95 % interval of the median; absent below three samples and for histograms.
-    #[serde(
-        rename = "median_ci95_us",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "median_ci95_us", default, skip_serializing_if = "Option::is_none")]
     pub median_interval: Option<Interval>,
     /// Median of the absolute distances from the median: a spread that outliers do not touch.
     #[serde(rename = "mad_us")]
@@ -108,17 +104,8 @@ impl Summary {
         let finite: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
         let (&first, later) = finite.split_first()?;
         let steady = later.get(1..).and_then(Distribution::of);
-        let first_to_steady = steady
-            .as_ref()
-            .filter(|s| s.median > 0.0)
-            .map(|s| first / s.median);
-        Some(Self {
-            n: finite.len() as u64,
-            first,
-            second: later.first().copied(),
-            steady,
-            first_to_steady,
-        })
+        let first_to_steady = steady.as_ref().filter(|s| s.median > 0.0).map(|s| first / s.median);
+        Some(Self { n: finite.len() as u64, first, second: later.first().copied(), steady, first_to_steady })
     }
 }
 
@@ -165,12 +152,7 @@ pub fn outliers(samples: &[f64]) -> Vec<usize> {
     if spread.is_nan() || spread <= 0.0 {
         return Vec::new();
     }
-    samples
-        .iter()
-        .enumerate()
-        .filter(|(_, v)| (*v - median).abs() / spread > 3.5)
-        .map(|(i, _)| i)
-        .collect()
+    samples.iter().enumerate().filter(|(_, v)| (*v - median).abs() / spread > 3.5).map(|(i, _)| i).collect()
 }
 
 #[cfg(test)]
@@ -181,10 +163,7 @@ mod tests {
     #[test]
     fn known_values() {
         let d = Distribution::of(&[4.0, 1.0, 3.0, 2.0, 10.0]).expect("samples");
-        assert_eq!(
-            (d.n, d.min, d.median, d.max, d.mean),
-            (5, 1.0, 3.0, 10.0, 4.0)
-        );
+        assert_eq!((d.n, d.min, d.median, d.max, d.mean), (5, 1.0, 3.0, 10.0, 4.0));
         assert_eq!(d.mad, 1.0);
         assert!((d.stddev - 10.0_f64.sqrt()).abs() < 1e-12);
         assert_eq!(d.p999, None);
@@ -206,10 +185,7 @@ mod tests {
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(Summary::of(&[f64::NAN]), None);
         let one = Summary::of(&[5.0]).expect("one");
-        assert_eq!(
-            (one.second, one.steady, one.first_to_steady),
-            (None, None, None)
-        );
+        assert_eq!((one.second, one.steady, one.first_to_steady), (None, None, None));
         let two = Summary::of(&[5.0, 6.0]).expect("two");
         assert_eq!((two.second, two.steady), (Some(6.0), None));
     }

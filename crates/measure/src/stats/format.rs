@@ -26,11 +26,7 @@ pub fn seconds(s: f64) -> String {
 /// A ratio: `18.8x`, `0.93x`.
 #[must_use]
 pub fn ratio(value: f64) -> String {
-    if value.is_finite() {
-        format!("{}x", three_digits(value))
-    } else {
-        "-".to_owned()
-    }
+    if value.is_finite() { format!("{}x", three_digits(value)) } else { "-".to_owned() }
 }
 
 /// A share between 0 and 1 as a percentage without decimals: `93 %`.

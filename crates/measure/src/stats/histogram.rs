@@ -33,13 +33,8 @@ impl Histogram {
     #[must_use]
     pub fn new() -> Self {
         #[allow(clippy::expect_used)]
-        let counts =
-            hdrhistogram::Histogram::<u64>::new(3).expect("3 significant digits are allowed");
-        Self {
-            counts,
-            sum_us: 0.0,
-            sum_of_squares: 0.0,
-        }
+        let counts = hdrhistogram::Histogram::<u64>::new(3).expect("3 significant digits are allowed");
+        Self { counts, sum_us: 0.0, sum_of_squares: 0.0 }
     }
 
     /// Counts one duration. Below 1 us counts as 1 us in the percentiles, above one hour as one hour.

@@ -35,11 +35,7 @@ pub fn ratio_of_medians(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let value = quantile(&a, 0.5) / quantile(&b, 0.5);
     let interval = (a.len() >= 3 && b.len() >= 3).then(|| {
         let mut rng = seeded();
-        middle_95(
-            (0..RESAMPLES)
-                .map(|_| resampled_median(&a, &mut rng) / resampled_median(&b, &mut rng))
-                .collect(),
-        )
+        middle_95((0..RESAMPLES).map(|_| resampled_median(&a, &mut rng) / resampled_median(&b, &mut rng)).collect())
     });
     Some(Ratio { value, interval })
 }
@@ -64,15 +60,9 @@ pub fn paired_ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let interval = (logs.len() >= 2).then(|| {
         let variance = logs.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
         let half = student_975(logs.len() - 1) * (variance / n).sqrt();
-        Interval {
-            low: (mean - half).exp(),
-            high: (mean + half).exp(),
-        }
+        Interval { low: (mean - half).exp(), high: (mean + half).exp() }
     });
-    Some(Ratio {
-        value: mean.exp(),
-        interval,
-    })
+    Some(Ratio { value: mean.exp(), interval })
 }
 
 fn sorted(samples: &[f64]) -> Vec<f64> {
@@ -84,15 +74,12 @@ fn sorted(samples: &[f64]) -> Vec<f64> {
 /// The 97.5 % quantile of Student's t with `df` degrees of freedom (at least 1): the table up to 12, beyond it
 /// the expansion of Cornish and Fisher around the normal quantile, which is within 0.002 there.
 fn student_975(df: usize) -> f64 {
-    const TABLE: [f64; 12] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179,
-    ];
+    const TABLE: [f64; 12] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
     if let Some(t) = df.checked_sub(1).and_then(|i| TABLE.get(i)) {
         return *t;
     }
     let (z, d) = (1.959_964_f64, df.max(1) as f64);
-    z + (z.powi(3) + z) / (4.0 * d)
-        + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * d * d)
+    z + (z.powi(3) + z) / (4.0 * d) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * d * d)
 }
 
 #[cfg(test)]
@@ -102,13 +89,7 @@ mod tests {
 
     #[test]
     fn student_quantiles() {
-        for (df, t) in [
-            (1, 12.706),
-            (12, 2.179),
-            (13, 2.160),
-            (30, 2.042),
-            (100, 1.984),
-        ] {
+        for (df, t) in [(1, 12.706), (12, 2.179), (13, 2.160), (30, 2.042), (100, 1.984)] {
             assert!((student_975(df) - t).abs() < 0.002, "{df}");
         }
     }
