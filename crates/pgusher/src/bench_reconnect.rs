@@ -24,12 +24,7 @@ pub(crate) struct Args {
     #[arg(value_name = "CONNINFO")]
     server: Option<String>,
     /// The same as CONNINFO.
-    #[arg(
-        short = 'd',
-        long = "url",
-        value_name = "CONNINFO",
-        conflicts_with = "server"
-    )]
+    #[arg(short = 'd', long = "url", value_name = "CONNINFO", conflicts_with = "server")]
     url: Option<String>,
     /// The same database through a connection manager.
     #[arg(long, value_name = "CONNINFO")]
@@ -126,10 +121,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// Runs `pgusher bench reconnect`.
 pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     if let Some(path) = args.output.as_ref().filter(|p| !args.force && p.exists()) {
-        bail!(
-            "{} exists already; name another file, or overwrite it with --force",
-            path.display()
-        );
+        bail!("{} exists already; name another file, or overwrite it with --force", path.display());
     }
     let stop = interrupt::flag()?;
     let mut place = Place::of(&args)?;
@@ -140,9 +132,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let script = script(&args, &mut connection, place.is_private())?;
     connection.terminate().ok();
     for target in &place.targets {
-        environment
-            .targets
-            .insert(target.side.to_string(), place.describe(target));
+        environment.targets.insert(target.side.to_string(), place.describe(target));
     }
     let options = Options {
         clients: args.clients,
@@ -201,24 +191,14 @@ fn report(result: reconnect::Reconnect, environment: Environment) -> Report {
 }
 
 /// The transaction; makes its table where that was asked for or the server is private.
-fn script(
-    args: &Args,
-    connection: &mut pgusher_client::Connection,
-    private: bool,
-) -> anyhow::Result<Script> {
+fn script(args: &Args, connection: &mut pgusher_client::Connection, private: bool) -> anyhow::Result<Script> {
     if args.init || (private && args.file.is_none()) {
-        reconnect::initialize(connection, args.scale.unwrap_or(1))
-            .context("cannot make pgbench_accounts")?;
+        reconnect::initialize(connection, args.scale.unwrap_or(1)).context("cannot make pgbench_accounts")?;
     }
     if let Some(path) = &args.file {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let scale = args.scale.unwrap_or(1);
-        return Ok(Script::parse(
-            &path.display().to_string(),
-            &text,
-            &[("scale", scale)],
-        )?);
+        return Ok(Script::parse(&path.display().to_string(), &text, &[("scale", scale)])?);
     }
     if !reconnect::accounts_exist(connection)? {
         bail!("there is no table pgbench_accounts; make it with --init, or bring a script with -f");
@@ -245,51 +225,26 @@ impl Place {
             return Self::private(args);
         }
         let mut targets = Vec::new();
-        for (side, conninfo) in [
-            (Side::Direct, direct),
-            (Side::Managed, args.through.as_ref()),
-        ] {
+        for (side, conninfo) in [(Side::Direct, direct), (Side::Managed, args.through.as_ref())] {
             if let Some(conninfo) = conninfo {
                 let connector = connector(conninfo)?;
-                connector
-                    .warnings()
-                    .iter()
-                    .for_each(|warning| eprintln!("pgusher: warning: {warning}"));
+                connector.warnings().iter().for_each(|warning| eprintln!("pgusher: warning: {warning}"));
                 targets.push(Target { side, connector });
             }
         }
-        Ok(Self {
-            targets,
-            notes: Vec::new(),
-            _manager: None,
-            server: None,
-        })
+        Ok(Self { targets, notes: Vec::new(), _manager: None, server: None })
     }
 
     fn private(args: &Args) -> anyhow::Result<Self> {
-        let server = Server::builder()
-            .max_connections(args.clients.saturating_add(100))
-            .start()?;
-        let conninfo = format!(
-            "{} sslmode=disable",
-            server.conninfo("postgres", "postgres")
-        );
-        let mut targets = vec![Target {
-            side: Side::Direct,
-            connector: connector(&conninfo)?,
-        }];
+        let server = Server::builder().max_connections(args.clients.saturating_add(100)).start()?;
+        let conninfo = format!("{} sslmode=disable", server.conninfo("postgres", "postgres"));
+        let mut targets = vec![Target { side: Side::Direct, connector: connector(&conninfo)? }];
         let mut notes = Vec::new();
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let manager = match ManagerProcess::start(
-            &program,
-            &server.socket_conninfo("postgres", "postgres"),
-        ) {
+        let manager = match ManagerProcess::start(&program, &server.socket_conninfo("postgres", "postgres")) {
             Ok(manager) => {
                 let connector = connector(&manager.conninfo("postgres", "postgres"))?;
-                targets.push(Target {
-                    side: Side::Managed,
-                    connector,
-                });
+                targets.push(Target { side: Side::Managed, connector });
                 Some(manager)
             }
             Err(error) => {
@@ -297,12 +252,7 @@ impl Place {
                 None
             }
         };
-        Ok(Self {
-            targets,
-            notes,
-            _manager: manager,
-            server: Some(server),
-        })
+        Ok(Self { targets, notes, _manager: manager, server: Some(server) })
     }
 
     fn is_private(&self) -> bool {
@@ -312,21 +262,10 @@ impl Place {
     /// Where a target is, without secrets.
     fn describe(&self, target: &Target) -> String {
         let config = target.connector.config();
-        let hosts: Vec<String> = config
-            .hosts
-            .iter()
-            .map(|h| if h.is_tcp() { "TCP" } else { "Unix socket" }.to_owned())
-            .collect();
-        let whose = if self.is_private() {
-            "private server, "
-        } else {
-            ""
-        };
-        format!(
-            "{whose}{}, sslmode={}",
-            hosts.join(", "),
-            config.tls.mode.name()
-        )
+        let hosts: Vec<String> =
+            config.hosts.iter().map(|h| if h.is_tcp() { "TCP" } else { "Unix socket" }.to_owned()).collect();
+        let whose = if self.is_private() { "private server, " } else { "" };
+        format!("{whose}{}, sslmode={}", hosts.join(", "), config.tls.mode.name())
     }
 }
 

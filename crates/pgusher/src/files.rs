@@ -17,10 +17,7 @@ pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<File> {
     }
     match options.open(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            anyhow::bail!(
-                "{} exists already; name another file, or overwrite it with --force",
-                path.display()
-            )
+            anyhow::bail!("{} exists already; name another file, or overwrite it with --force", path.display())
         }
         other => other.with_context(|| format!("cannot write {}", path.display())),
     }
@@ -29,14 +26,12 @@ pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<File> {
 /// Writes `text` to `path`, or to standard output without one.
 pub(crate) fn write(path: Option<&Path>, force: bool, text: &str) -> anyhow::Result<()> {
     match path {
-        Some(path) => create(path, force)?
-            .write_all(text.as_bytes())
-            .with_context(|| format!("cannot write {}", path.display())),
+        Some(path) => {
+            create(path, force)?.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+        }
         None => match io::stdout().lock().write_all(text.as_bytes()) {
             // `pgusher ... | head` is no failure.
-            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-                Err(e).context("cannot write to standard output")
-            }
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e).context("cannot write to standard output"),
             _ => Ok(()),
         },
     }
@@ -46,16 +41,9 @@ pub(crate) fn write(path: Option<&Path>, force: bool, text: &str) -> anyhow::Res
 /// number where needed, and `extension`.
 pub(crate) fn create_somewhere(stem: &str, extension: &str) -> anyhow::Result<(PathBuf, File)> {
     let mut failure = None;
-    for folder in [
-        std::env::current_dir().unwrap_or_default(),
-        std::env::temp_dir(),
-    ] {
+    for folder in [std::env::current_dir().unwrap_or_default(), std::env::temp_dir()] {
         for number in 1..1000 {
-            let suffix = if number == 1 {
-                String::new()
-            } else {
-                format!("-{number}")
-            };
+            let suffix = if number == 1 { String::new() } else { format!("-{number}") };
             let path = folder.join(format!("{stem}{suffix}.{extension}"));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok((path, file)),
@@ -67,8 +55,7 @@ pub(crate) fn create_somewhere(stem: &str, extension: &str) -> anyhow::Result<(P
             }
         }
     }
-    Err(failure.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
-        .context("cannot write the report")
+    Err(failure.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into())).context("cannot write the report")
 }
 
 #[cfg(test)]

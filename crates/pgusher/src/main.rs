@@ -18,10 +18,8 @@ use crate::exit::Exit;
 /// Measures, explains and cures slow PostgreSQL connections.
 #[derive(Debug, Parser)]
 #[command(name = "pgusher", version, about, max_term_width = 100)]
-#[command(
-    after_help = "Exit codes: 0 done; 1 wrong options or configuration, or no connection at all; \
-    2 ran, but something failed; 3 a --fail-if threshold was violated; 130 interrupted."
-)]
+#[command(after_help = "Exit codes: 0 done; 1 wrong options or configuration, or no connection at all; \
+    2 ran, but something failed; 3 a --fail-if threshold was violated; 130 interrupted.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -49,11 +47,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // clap would exit with 2 for a wrong option; 2 means something else here.
-            let exit = if error.use_stderr() {
-                Exit::Usage
-            } else {
-                Exit::Ok
-            };
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
             // Nothing sensible is left to do when even this cannot be written.
             let _ = error.print();
             return exit.into();

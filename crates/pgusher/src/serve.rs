@@ -100,8 +100,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let path = PathBuf::from(&args.target);
     let is_file = path.extension().is_some_and(|e| e == "toml") || path.is_file();
     let config = if is_file {
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         Config::from_toml(&text, &overrides).with_context(|| path.display().to_string())?
     } else {
         Config::from_conninfo(&args.target, &overrides)?
@@ -111,11 +110,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let received = Arc::new(AtomicUsize::new(0));
-    let mut signals = signal_hook::iterator::Signals::new([
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGINT,
-    ])
-    .context("cannot handle signals")?;
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
+        .context("cannot handle signals")?;
     let (server, workers, mode) = (config.address.to_string(), config.workers, config.pool_mode);
     let manager = Manager::start(config)?;
     for address in manager.addresses() {

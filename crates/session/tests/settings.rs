@@ -22,11 +22,7 @@ impl Reader<'_> {
     }
 
     fn expect(&mut self, expected: &str) {
-        assert!(
-            self.take(expected),
-            "{expected} expected at {:?}",
-            self.rest
-        );
+        assert!(self.take(expected), "{expected} expected at {:?}", self.rest);
     }
 
     /// Up to the closing `quote`; a doubled one stands for itself, and so does what follows a backslash in `escapes`.
@@ -72,10 +68,7 @@ impl Reader<'_> {
 
 /// What a connection's settings are after the server has run `sql`.
 fn run(sql: &str, mut values: Pairs, standard_conforming_strings: bool) -> Pairs {
-    let mut reader = Reader {
-        rest: sql,
-        standard_conforming_strings,
-    };
+    let mut reader = Reader { rest: sql, standard_conforming_strings };
     while reader.take("RESET ") {
         let name = reader.name();
         reader.expect(";");
@@ -90,10 +83,7 @@ fn run(sql: &str, mut values: Pairs, standard_conforming_strings: bool) -> Pairs
         reader.expect(",");
         let value = reader.literal();
         reader.expect(",false)");
-        match values
-            .iter_mut()
-            .find(|(n, _)| n.eq_ignore_ascii_case(&name))
-        {
+        match values.iter_mut().find(|(n, _)| n.eq_ignore_ascii_case(&name)) {
             Some(entry) => entry.1 = value,
             None => values.push((name, value)),
         }
@@ -115,22 +105,11 @@ fn owned(settings: &Settings) -> impl Iterator<Item = (String, String)> {
 
 /// Text that likes to break out of constants.
 fn text() -> impl Strategy<Value = String> {
-    prop_oneof![
-        "[a-zA-Z_.]{0,6}",
-        r#"['"\\;,$E() -]{0,8}"#,
-        "[^\0]{0,8}",
-        Just(r"\'); DROP TABLE t; --".to_owned()),
-    ]
+    prop_oneof!["[a-zA-Z_.]{0,6}", r#"['"\\;,$E() -]{0,8}"#, "[^\0]{0,8}", Just(r"\'); DROP TABLE t; --".to_owned()),]
 }
 
 fn pairs() -> impl Strategy<Value = Pairs> {
-    vec(
-        (
-            prop_oneof![3 => "[a-cA-C]{1,2}(\\.[a-c])?", 1 => text()],
-            text(),
-        ),
-        0..6,
-    )
+    vec((prop_oneof![3 => "[a-cA-C]{1,2}(\\.[a-c])?", 1 => text()], text()), 0..6)
 }
 
 fn value_bytes() -> impl Strategy<Value = Vec<u8>> {

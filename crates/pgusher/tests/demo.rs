@@ -1,0 +1,88 @@
+//! `pgusher demo` as a program, in short: what it leaves and what it takes away again.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use pgusher_embedded::Signal;
+use serde_json::Value;
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
+        command.env_remove(name);
+    }
+    command.arg("demo").args(arguments).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn a_table_a_page_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = command(folder.path(), &["-T", "0.2", "-c", "4", "--json", "numbers.json"]).output().expect("it runs");
+    let (text, progress) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{text}\n{progress}");
+    assert!(progress.contains("1/6 starting a private PostgreSQL") && progress.contains("6/6"), "{progress}");
+    assert!(!text.contains('\u{1b}'), "colours without a terminal");
+    let page = text.lines().last().and_then(|l| l.strip_prefix("report: ")).expect("the path comes last");
+    assert!(page.ends_with(".html"), "{page}");
+    let html = fs::read_to_string(page).expect("the page");
+    for part in ["At a glance", "queue+fork", "prepared, managed", "a connection per transaction", "</html>"] {
+        assert!(html.contains(part), "{part}");
+    }
+    let mut left: Vec<String> = fs::read_dir(folder.path())
+        .expect("the folder")
+        .map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    left.sort();
+    assert_eq!(left.len(), 2, "{left:?}");
+    let json: Value =
+        serde_json::from_str(&fs::read_to_string(folder.path().join("numbers.json")).expect("there")).expect("json");
+    for side in 0..2 {
+        assert_eq!(json["connections"][side]["samples"].as_array().map(Vec::len), Some(40));
+    }
+    assert_eq!(json["protocols"].as_array().map(Vec::len), Some(6));
+    for series in json["protocols"].as_array().into_iter().flatten() {
+        assert_eq!(series["runs_us"].as_array().map(Vec::len), Some(20), "{series}");
+    }
+    assert_eq!(json["reconnect"]["cells"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn files_are_not_overwritten() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("mine.html"), "mine").expect("written");
+    let output = command(folder.path(), &["-o", "mine.html"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--force"));
+    assert_eq!(fs::read_to_string(folder.path().join("mine.html")).expect("there"), "mine");
+}
+
+#[test]
+fn interrupted_it_takes_everything_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = command(folder.path(), &["-T", "30"]);
+    // A folder for its temporary files that nobody else uses, short enough for a socket.
+    let private = tempfile::Builder::new().prefix("pgd").tempdir_in("/tmp").expect("a folder");
+    fs::set_permissions(private.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("allowed");
+    command.env("TMPDIR", private.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = pgusher_embedded::Process::spawn(command).expect("it starts");
+    let stderr = process.child().stderr.take().expect("a pipe");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
+    // Until the long part, where server and manager run.
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains("5/6"))), "it never got there");
+    std::thread::sleep(Duration::from_millis(700));
+    process.signal(Signal::INT).expect("sent");
+    let stdout = process.child().stdout.take().expect("a pipe");
+    let text = std::io::read_to_string(stdout).expect("text");
+    let status = process.wait(Duration::from_secs(20)).expect("waited").expect("ended");
+    assert_eq!(status.code(), Some(130), "{text}");
+    assert!(text.contains("first connection after a restart") && text.contains("It was interrupted"), "{text}");
+    // The guard of the private server removes the folder a moment after the end.
+    let end = std::time::Instant::now() + Duration::from_secs(10);
+    while fs::read_dir(private.path()).expect("the folder").next().is_some() {
+        assert!(std::time::Instant::now() < end, "{:?}", fs::read_dir(private.path()).expect("the folder").next());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,134 @@
+//! `pgusher bench reconnect` as a program: a private server with both sides, formats, exit codes, messages, interruption.
+
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use pgusher_embedded::{Server, Signal};
+use serde_json::Value;
+
+/// The program with nothing of the surroundings that could change what it does.
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
+        command.env_remove(name);
+    }
+    command.args(["bench", "reconnect"]).args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("it runs")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+#[test]
+fn both_sides_of_a_private_server() {
+    let output = run(&["-c", "2", "-T", "1", "--rounds", "1", "-P", "0.4", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("failed (managed, reconnect, round 1)"), "{}", err(&output));
+    let json: Value = serde_json::from_str(&out(&output)).expect("json");
+    assert_eq!(json["schema_version"], 1);
+    assert!(json["environment"]["server"]["version"].as_str().is_some_and(|v| !v.is_empty()));
+    let cells = json["reconnect"]["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 4);
+    for cell in cells {
+        assert!(cell["transaction"]["n"].as_u64() > Some(10), "{cell}");
+        assert!(cell["connect"]["median_us"].as_f64() > Some(1.0), "{cell}");
+    }
+    let findings = json["findings"].to_string();
+    assert!(findings.contains("With a connection for each transaction"), "{findings}");
+}
+
+#[test]
+fn a_server_that_was_named() {
+    let server = Server::builder().start().expect("a server");
+    let uri = server.uri("postgres", server.superuser());
+    // Nothing is created on it without being asked for.
+    let output = run(&[&uri, "-t", "5"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("make it with --init"), "{}", err(&output));
+    assert_eq!(server.psql("postgres", "select to_regclass('pgbench_accounts')").expect("psql"), "");
+    let output = run(&["-d", &uri, "-t", "5", "-c", "2", "--rounds", "2", "--init", "-s", "1", "-M", "extended"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let text = out(&output);
+    assert!(
+        text.starts_with("select only; extended protocol; 2 clients; 2 alternating rounds of 5 transactions"),
+        "{text}"
+    );
+    assert!(!text.contains("managed"), "{text}");
+    let csv = out(&run(&["--through", &uri, "-t", "5", "--rounds", "1", "--mode", "static", "--format", "csv"]));
+    assert_eq!(csv.lines().count(), 3, "{csv}");
+    assert!(csv.lines().nth(1).is_some_and(|l| l.starts_with("static,managed,1,")), "{csv}");
+}
+
+#[test]
+fn a_failing_script_is_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("s.sql");
+    std::fs::write(&script, "select * from no_such_table;\n").expect("written");
+    let server = Server::builder().start().expect("a server");
+    let uri = server.uri("postgres", server.superuser());
+    let script_text = script.to_str().expect("a path");
+    let output = run(&[&uri, "-f", script_text, "-t", "3", "--rounds", "1"]);
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    // Three and the first connection.
+    assert!(out(&output).contains("direct reconnect, transaction 42P01: 4 times"), "{}", out(&output));
+    std::fs::write(&script, "select 1;\n\\sleep 1 s\n").expect("written");
+    let output = run(&[&uri, "-f", script_text, "-t", "3"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("line 2: \\sleep is not supported"), "{}", err(&output));
+}
+
+#[test]
+fn files_are_not_overwritten() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out");
+    std::fs::write(&path, "mine").expect("written");
+    let output = run(&["-o", path.to_str().expect("a path"), "-t", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("--force"), "{}", err(&output));
+    assert_eq!(std::fs::read_to_string(&path).expect("there"), "mine");
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    for (arguments, message) in [
+        (&["-T", "1", "-t", "1"][..], "cannot be used with"),
+        (&["-c", "0"], "0 is not in 1..=10000"),
+        (&["-T", "x"], "a number of seconds"),
+        (&["host=127.0.0.1 port=1 user=x sslmode=disable"], "is a server running there"),
+        (&["postgres://[", "-t", "1"], "error"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(err(&output).contains(message), "{arguments:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn interrupted_it_prints_what_there_is() {
+    let server = Server::builder().start().expect("a server");
+    let uri = server.uri("postgres", server.superuser());
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("s.sql");
+    std::fs::write(&script, "select 1;\n").expect("written");
+    let mut command = command(&[&uri, "-f", script.to_str().expect("a path"), "-T", "60"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = pgusher_embedded::Process::spawn(command).expect("it starts");
+    std::thread::sleep(Duration::from_millis(1500));
+    process.signal(Signal::INT).expect("sent");
+    let begun = Instant::now();
+    let stdout = process.child().stdout.take().expect("a pipe");
+    let text = std::io::read_to_string(stdout).expect("text");
+    let status = process.wait(Duration::from_secs(10)).expect("waited").expect("ended");
+    assert!(begun.elapsed() < Duration::from_secs(8));
+    assert_eq!(status.code(), Some(130));
+    assert!(text.contains("INTERRUPTED") && text.contains("static connections"), "{text}");
+}
