@@ -63,9 +63,9 @@ fn files_are_not_overwritten() {
 fn interrupted_it_takes_everything_away() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = command(folder.path(), &["-T", "30"]);
-    // A folder for its temporary files that nobody else uses, short enough for a socket.
+    // A folder like /tmp for its temporary files that nobody else uses, short enough for a socket.
     let private = tempfile::Builder::new().prefix("pgd").tempdir_in("/tmp").expect("a folder");
-    fs::set_permissions(private.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("allowed");
+    fs::set_permissions(private.path(), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).expect("allowed");
     command.env("TMPDIR", private.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = pgusher_embedded::Process::spawn(command).expect("it starts");
     let stderr = process.child().stderr.take().expect("a pipe");
