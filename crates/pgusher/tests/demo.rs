@@ -79,10 +79,4 @@ fn interrupted_it_takes_everything_away() {
     let status = process.wait(Duration::from_secs(20)).expect("waited").expect("ended");
     assert_eq!(status.code(), Some(130), "{text}");
     assert!(text.contains("first connection after a restart") && text.contains("It was interrupted"), "{text}");
-    // The guard of the private server removes the folder a moment after the end.
-    let end = std::time::Instant::now() + Duration::from_secs(10);
-    while fs::read_dir(private.path()).expect("the folder").next().is_some() {
-        assert!(std::time::Instant::now() < end, "{:?}", fs::read_dir(private.path()).expect("the folder").next());
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }
