@@ -38,7 +38,7 @@ audit: ## licences, sources and known weaknesses of all dependencies (installs c
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny --all-features check
 
-bench: ## side by side with PgBouncer; writes docs/src/benchmarks.md (about 20 minutes; ARGS=--quick for less)
+bench: ## side by side with PgBouncer; writes docs/benchmarks.md (about 20 minutes; ARGS=--quick for less)
 	@$(PREPARE) bench
 	$(CARGO) build --release --locked -p pgusher -p pgusher-bench
 	target/release/pgusher-bench $(ARGS)

@@ -54,7 +54,7 @@ struct Options {
     /// Scale factor of pgbench's tables.
     #[arg(long, default_value_t = 10)]
     scale: u32,
-    /// The file whose generated part is written; docs/src/benchmarks.md for a full run.
+    /// The file whose generated part is written; docs/benchmarks.md for a full run.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(subcommand)]
@@ -177,7 +177,7 @@ impl Bench {
         let full = self.options.only.is_empty() && !self.options.quick;
         let output = match self.options.output.take() {
             Some(path) => Some(path),
-            None if full => Some(PathBuf::from("docs/src/benchmarks.md")),
+            None if full => Some(PathBuf::from("docs/benchmarks.md")),
             None => None,
         };
         if let Some(path) = output {

@@ -1,6 +1,6 @@
 //! The configuration: from a TOML file, from a connection string, and from options of the command line that override both.
 //!
-//! Every key is described in docs/src/serve.md.
+//! Every key is described in docs/serve.md.
 
 use crate::auth::Login;
 use crate::shared::ServerAddress;
