@@ -15,7 +15,8 @@ use rustix::process::{Pid, kill_process};
 
 /// A child process that is killed when this value is dropped or when the program ends, however it ends (Linux).
 ///
-/// It gets a process group of its own, so a Ctrl-C at the terminal reaches it only through its parent.
+/// It gets a session of its own, as from an init system: a Ctrl-C at the terminal reaches it only through its parent, and a
+/// scheduler that shares processor time between sessions (Linux autogroups) treats it as it would treat a daemon.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -32,7 +33,7 @@ impl Process {
 
     /// Starts the command; `farewell` is sent to it when this program ends before it.
     pub(crate) fn spawn_with(mut command: Command, farewell: Signal) -> io::Result<Process> {
-        command.process_group(0);
+        own_session(&mut command);
         ends_with_parent(&mut command, farewell);
         let child = on_keeper(move || command.spawn())??;
         Ok(Process { child })
@@ -105,6 +106,16 @@ impl Drop for Process {
     fn drop(&mut self) {
         // Nothing more can be done about a failure here; the kernel ends the child together with this program.
         let _ = self.kill();
+    }
+}
+
+/// Makes the child the leader of a new session and of a new process group.
+#[allow(unsafe_code)]
+fn own_session(command: &mut Command) {
+    // SAFETY: between fork and exec only async-signal-safe work is allowed. setsid is, and rustix takes no lock and allocates
+    // nothing for it.
+    unsafe {
+        command.pre_exec(|| Ok(rustix::process::setsid().map(|_| ())?));
     }
 }
 
