@@ -2,22 +2,9 @@
 
 mod support;
 
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::*;
-
-fn cancel(manager: &pgusher_manager::Manager, key: &[u8]) {
-    use std::io::{Read, Write};
-    let pid = u32::from_be_bytes([key[0], key[1], key[2], key[3]]);
-    let mut out = Vec::new();
-    pgusher_wire::startup::write_cancel(&mut out, pid, &key[4..]);
-    let mut stream = TcpStream::connect(&manager.addresses()[0]).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(&out).unwrap();
-    // Closed without an answer.
-    assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
-}
 
 #[test]
 fn right_and_wrong_keys() {

@@ -2,9 +2,13 @@
 //! the protocol on a raw socket, and PostgreSQL's own programs with a limit in time. Every read ends after [`PATIENCE`].
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod fake;
+pub mod gate;
+
 use pgusher_embedded::Server;
 use pgusher_manager::{AuthMethod, Config, Listen, Manager, Overrides};
 use pgusher_wire::frontend;
+use pgusher_wire::startup::{Version, write_startup};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -43,7 +47,11 @@ pub fn manager(server: &Server, workers: usize, pool: usize) -> Manager {
 
 /// A manager with further lines of TOML.
 pub fn manager_with(server: &Server, toml: &str, overrides: &Overrides) -> Manager {
-    let conninfo = server.socket_conninfo("postgres", server.superuser());
+    manager_at(&server.socket_conninfo("postgres", server.superuser()), toml, overrides)
+}
+
+/// A manager of whatever server a connection string leads to.
+pub fn manager_at(conninfo: &str, toml: &str, overrides: &Overrides) -> Manager {
     let toml = format!("server = \"\"\"{conninfo}\"\"\"\n{toml}");
     Manager::start(Config::from_toml(&toml, overrides).unwrap()).unwrap()
 }
@@ -54,7 +62,7 @@ pub fn port(manager: &Manager) -> &str {
 
 /// How many backends the database has besides the one that asks, under a condition on pg_stat_activity.
 pub fn backends(database: &str, condition: &str) -> usize {
-    let sql = format!("select count(*) from pg_stat_activity where datname = '{database}' and {condition}");
+    let sql = format!("select count(*) from pg_stat_activity where datname = '{database}' and ({condition})");
     server().psql("postgres", &sql).unwrap().parse().unwrap()
 }
 
@@ -178,13 +186,7 @@ impl Client {
     /// Logs in; an error of the login comes back.
     pub fn login(manager: &Manager, parameters: &[(&str, &str)]) -> Result<Self, Reply> {
         let mut client = Self::raw(manager);
-        let mut packet = Vec::new();
-        pgusher_wire::startup::write_startup(
-            &mut packet,
-            pgusher_wire::startup::Version::V3_0,
-            parameters.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())),
-        );
-        client.send(&packet);
+        client.send(&startup(Version::V3_0, parameters));
         let reply = client.reply();
         if reply.status == 0 { Err(reply) } else { Ok(client) }
     }
@@ -275,6 +277,13 @@ impl Client {
     }
 }
 
+/// A StartupMessage.
+pub fn startup(version: Version, parameters: &[(&str, &str)]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    write_startup(&mut packet, version, parameters.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+    packet
+}
+
 /// A Query message.
 pub fn query(sql: &str) -> Vec<u8> {
     let mut out = Vec::new();
@@ -290,4 +299,14 @@ pub fn batch(sql: &str) -> Vec<u8> {
     frontend::write_describe(&mut out, frontend::Target::Portal, b"");
     frontend::write_execute(&mut out, b"", 0);
     out
+}
+
+/// Sends a cancel request with a client's key and waits until the manager has closed the connection.
+pub fn cancel(manager: &Manager, key: &[u8]) {
+    let pid = u32::from_be_bytes([key[0], key[1], key[2], key[3]]);
+    let mut out = Vec::new();
+    pgusher_wire::startup::write_cancel(&mut out, pid, &key[4..]);
+    let mut client = Client::raw(manager);
+    client.send(&out);
+    assert!(client.message().is_none(), "a cancel request is never answered");
 }

@@ -1,0 +1,278 @@
+//! Servers that misbehave, one at a time: they answer late, refuse, send nonsense while nobody uses them, keep silent about a
+//! cancel request. Whoever is not concerned notices nothing, and the pool gets its size back.
+
+mod support;
+
+use pgusher_wire::{backend, frontend};
+use std::time::{Duration, Instant};
+use support::fake::{Fake, message};
+use support::gate::{Gate, Treatment, Visit};
+use support::*;
+
+const SOON: Duration = Duration::from_secs(5);
+
+/// An idle connection on which something comes that nobody asked for is closed and replaced; the other one stays.
+#[test]
+fn nonsense_on_an_idle_connection() {
+    let nonsense: &[(&str, Vec<u8>)] = &[
+        ("a row that nobody asked for", message(backend::DATA_ROW, b"\0\x01\0\0\0\x01x")),
+        ("the end of a statement that nobody sent", message(backend::READY_FOR_QUERY, b"I")),
+        ("half a header", vec![backend::PARAMETER_STATUS, 0]),
+        ("half a message", [&[backend::PARAMETER_STATUS][..], &100u32.to_be_bytes(), b"TimeZ"].concat()),
+        ("half a row", [&[backend::DATA_ROW][..], &1_000_000u32.to_be_bytes(), &[7; 50_000]].concat()),
+        ("a length that is too small", vec![backend::NOTICE_RESPONSE, 0, 0, 0, 3]),
+        ("a length beyond the limit", vec![backend::NOTICE_RESPONSE, 0xff, 0xff, 0xff, 0xff]),
+        ("no protocol", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
+        ("a setting, then half of another", {
+            let whole = message(backend::PARAMETER_STATUS, b"TimeZone\0UTC\0");
+            [&whole[..], &whole[..7]].concat()
+        }),
+    ];
+    for workers in [1, 2] {
+        let fake = Fake::start();
+        let manager = manager_at(&fake.conninfo(), "", &overrides(workers, 2));
+        let mut clients = [Client::new(&manager, "postgres"), Client::new(&manager, "postgres")];
+        // Both connections of the pool, so that each client gets one.
+        let both = |clients: &mut [Client; 2]| -> Vec<usize> {
+            for client in &mut *clients {
+                assert_eq!(client.query("begin").status, b'T');
+            }
+            let lines = clients.iter_mut().map(|c| c.query("select").value().parse().unwrap()).collect();
+            for client in &mut *clients {
+                assert_eq!(client.query("commit").status, b'I');
+            }
+            lines
+        };
+        let mut lines = both(&mut clients);
+        assert_eq!(fake.open(), 2);
+        for (what, bytes) in nonsense {
+            let (hit, other) = (lines[0], lines[1]);
+            fake.send(hit, bytes);
+            eventually(SOON, what, || !fake.is_open(hit));
+            // Whatever connection they get, it is a good one.
+            for client in &mut clients {
+                assert_ne!(client.query("select").value(), hit.to_string(), "{what}");
+            }
+            lines = both(&mut clients);
+            assert!(!lines.contains(&hit) && lines.contains(&other), "{what}: {hit}, {other} became {lines:?}");
+            assert_eq!(fake.open(), 2, "{what}");
+        }
+        // What a server may say at any time harms nothing.
+        let harmless = message(backend::PARAMETER_STATUS, b"TimeZone\0UTC\0");
+        for line in &lines {
+            fake.send(*line, &harmless);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        lines.sort_unstable();
+        let mut after = both(&mut clients);
+        after.sort_unstable();
+        assert_eq!(after, lines);
+    }
+}
+
+/// A connection of a pool cannot be opened, once, while another is in use: those that wait get the next one that can.
+#[test]
+fn one_attempt_is_refused() {
+    let db = database("refused");
+    for workers in [1, 2] {
+        let gate = Gate::new(server(), |visit| match visit {
+            Visit::Login(1) => Treatment::Close,
+            _ => Treatment::Pass,
+        });
+        let manager = manager_at(&gate.conninfo(), "", &overrides(workers, 3));
+        let mut holder = Client::new(&manager, db);
+        assert_eq!(holder.query("begin").status, b'T');
+        assert_eq!(gate.logins(), 1);
+        let mut waiting: Vec<Client> = (0..6).map(|_| Client::new(&manager, db)).collect();
+        for (i, client) in waiting.iter_mut().enumerate() {
+            client.start(&format!("select {i}"));
+        }
+        let begun = Instant::now();
+        for (i, client) in waiting.iter_mut().enumerate() {
+            assert_eq!(client.reply().value(), i.to_string());
+        }
+        assert!(begun.elapsed() < SOON);
+        assert!(gate.logins() >= 3, "the second one was refused, the third one served them");
+        assert_eq!(holder.query("commit").status, b'I');
+        assert!((1..=3).contains(&backends(db, "true")));
+    }
+}
+
+/// The only attempt is refused: nobody is left who could serve those that wait, so they are told; later ones are served.
+#[test]
+fn the_only_attempt_is_refused() {
+    let db = database("refusedfirst");
+    for workers in [1, 2] {
+        let gate = Gate::new(server(), |visit| match visit {
+            Visit::Login(0) => Treatment::Close,
+            _ => Treatment::Pass,
+        });
+        let manager = manager_at(&gate.conninfo(), "", &overrides(workers, 2));
+        let refused = Client::login(&manager, &[("user", "postgres"), ("database", db)]).err().unwrap();
+        assert_eq!(refused.state(), "08001", "{refused:?}");
+        assert_eq!(Client::new(&manager, db).query("select 1").value(), "1");
+    }
+}
+
+/// The connection that carries a cancel request does not end. The statement ends by itself; its physical connection waits
+/// for the request until the time is over, and is closed then. When the request comes late it hits nobody.
+#[test]
+fn a_cancel_request_that_hangs() {
+    let db = database("hanging");
+    for workers in [1, 2] {
+        let gate = Gate::new(server(), |visit| match visit {
+            Visit::Cancel(_) => Treatment::Hold,
+            Visit::Login(_) => Treatment::Pass,
+        });
+        let manager = manager_at(&gate.conninfo(), "[timeouts]\nserver_connect = 1\n", &overrides(workers, 1));
+        let mut one = Client::new(&manager, db);
+        let mut two = Client::new(&manager, db);
+        let pid = one.query("select pg_backend_pid()").value().to_owned();
+        one.start("select pg_sleep(0.4), 'slept'");
+        eventually(SOON, "the query runs", || backends(db, "query like '%slept%' and state = 'active'") == 1);
+        cancel(&manager, &one.key);
+        eventually(SOON, "the request is under way", || gate.held() == 1);
+        assert_eq!(one.reply().state(), "");
+        // The only connection is reserved: not even its own client gets it.
+        one.start("select pg_backend_pid()");
+        two.start("select pg_backend_pid()");
+        assert!(two.is_silent(Duration::from_millis(300)) && one.is_silent(Duration::from_millis(1)));
+        let pids = [one.reply().value().to_owned(), two.reply().value().to_owned()];
+        assert!(!pids.contains(&pid), "{pids:?} after {pid}");
+        eventually(SOON, "the old one is gone", || backends(db, &format!("pid = {pid}")) == 0);
+
+        // Now the request comes, while somebody else is at work.
+        two.start("select pg_sleep(0.5), 'undisturbed'");
+        eventually(SOON, "the query runs", || backends(db, "query like '%undisturbed%' and state = 'active'") == 1);
+        gate.open();
+        eventually(SOON, "it is delivered", || gate.held() == 0);
+        assert_eq!(two.reply().state(), "");
+        assert_eq!(backends(db, "true"), 1);
+        // A later one works.
+        one.start("select pg_sleep(15), 'last'");
+        eventually(SOON, "the query runs", || backends(db, "query like '%last%' and state = 'active'") == 1);
+        cancel(&manager, &one.key);
+        assert_eq!(one.reply().state(), "57014");
+    }
+}
+
+/// The same, for a statement that outlives the time: its client is told that its connection is lost.
+#[test]
+fn a_cancel_request_that_hangs_for_a_long_statement() {
+    let db = database("hanginglong");
+    let gate = Gate::new(server(), |visit| match visit {
+        Visit::Cancel(_) => Treatment::Hold,
+        Visit::Login(_) => Treatment::Pass,
+    });
+    let manager = manager_at(&gate.conninfo(), "[timeouts]\nserver_connect = 1\n", &overrides(1, 1));
+    let mut one = Client::new(&manager, db);
+    let mut two = Client::new(&manager, db);
+    one.start("select pg_sleep(5), 'long'");
+    eventually(SOON, "the query runs", || backends(db, "query like '%long%' and state = 'active'") == 1);
+    two.start("select 'two'");
+    cancel(&manager, &one.key);
+    let begun = Instant::now();
+    let reply = one.reply();
+    assert_eq!((reply.state(), reply.status), ("08006", 0), "{reply:?}");
+    assert_eq!(two.reply().value(), "two");
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+}
+
+/// Half of a large message, then the client is gone.
+#[test]
+fn clients_that_die_inside_a_message() {
+    let db = database("half");
+    server().psql(db, "create table h (id int)").unwrap();
+    for workers in [1, 2] {
+        let manager = manager(server(), workers, 1);
+        let mut other = Client::new(&manager, db);
+        let mut parse = Vec::new();
+        frontend::write_parse(&mut parse, b"", format!("select '{}'", "x".repeat(3 << 20)).as_bytes(), &[]);
+        let large = query(&format!("insert into h values (1); select '{}'", "y".repeat(3 << 20)));
+        let bind = {
+            let mut out = batch("select 1");
+            frontend::write_bind(&mut out, b"p", b"", &[Some(&[b'z'; 3 << 20])]);
+            out
+        };
+        let copy = {
+            let mut out = Vec::new();
+            frontend::write_copy_data(&mut out, &b"5\n".repeat(1 << 20));
+            [query("copy h from stdin"), out].concat()
+        };
+        for (what, bytes) in [("Parse", parse), ("Query", large), ("Bind", bind), ("CopyData", copy)] {
+            for transaction in [false, true] {
+                let mut dying = Client::new(&manager, db);
+                if transaction {
+                    dying.query("begin; insert into h values (2)");
+                }
+                dying.send(&bytes[..bytes.len() / 2]);
+                drop(dying);
+                assert_eq!(other.query("select 'on'").value(), "on", "{what}");
+                let open = "(state <> 'idle' or xact_start is not null)";
+                eventually(SOON, what, || backends(db, open) == 0);
+                assert_eq!(backends(db, "true"), 1, "{what}");
+            }
+        }
+        assert_eq!(other.query("select count(*) from h").value(), "0");
+    }
+}
+
+/// A backend that is ended from outside, in whatever state it is: its client is told or sees the end, the others go on.
+#[test]
+fn backends_that_are_terminated_anywhere() {
+    let db = database("anywhere");
+    server().psql(db, "create table a (id int)").unwrap();
+    for workers in [1, 2] {
+        let manager = manager(server(), workers, 2);
+        let mut other = Client::new(&manager, db);
+        let terminate = |condition: &str| {
+            let sql = format!(
+                "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = '{db}' and {condition}"
+            );
+            eventually(SOON, condition, || server().psql("postgres", &sql).unwrap() == "1");
+            eventually(SOON, "it is gone", || backends(db, condition) == 0);
+        };
+        let told = |reply: &Reply| {
+            assert_eq!(reply.status, 0, "{reply:?}");
+            assert!(matches!(reply.state(), "57P01" | "08006"), "{reply:?}");
+        };
+
+        // While it executes, with more behind it.
+        let mut victim = Client::new(&manager, db);
+        victim.send(&[query("select pg_sleep(15), 'busy'"), query("insert into a values (1)")].concat());
+        terminate("query like '%busy%' and state = 'active'");
+        told(&victim.reply());
+
+        // Inside a transaction, while nothing runs.
+        let mut victim = Client::new(&manager, db);
+        victim.query("begin; insert into a values (2)");
+        terminate("state = 'idle in transaction'");
+        told(&victim.reply());
+
+        // Inside COPY.
+        let mut victim = Client::new(&manager, db);
+        victim.start("copy a from stdin");
+        victim.until(b'G');
+        terminate("query like 'copy%' and state = 'active'");
+        told(&victim.reply());
+
+        // Between transactions, of a client that keeps its connection.
+        let mut victim = Client::new(&manager, db);
+        victim.query("set application_name = 'kept'");
+        terminate("application_name = 'kept'");
+        told(&victim.reply());
+
+        // Between transactions, of a client that does not: it does not notice.
+        let mut lucky = Client::new(&manager, db);
+        lucky.query("select 'mine'");
+        let sql = format!("select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = '{db}'");
+        server().psql("postgres", &sql).unwrap();
+        eventually(SOON, "they are gone", || backends(db, "true") == 0);
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(lucky.query("select 'lucky'").value(), "lucky");
+
+        assert_eq!(other.query("select count(*) from a").value(), "0");
+        assert!(backends(db, "true") <= 2);
+        assert_eq!(backends(db, "xact_start is not null"), 0);
+    }
+}
