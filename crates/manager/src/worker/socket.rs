@@ -19,7 +19,7 @@ impl Socket {
     /// Begins to connect. A Unix socket is connected on return.
     pub(super) fn connect(address: &ServerAddress) -> io::Result<Self> {
         match address {
-            ServerAddress::Tcp(address) => {
+            ServerAddress::Tcp { address, .. } => {
                 let stream = TcpStream::connect(*address)?;
                 stream.set_nodelay(true)?;
                 let keepalive = socket2::TcpKeepalive::new().with_time(std::time::Duration::from_secs(60));
