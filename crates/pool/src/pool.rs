@@ -238,12 +238,38 @@ impl Pool {
         inner.homes.iter_mut().flat_map(|h| h.waiting.drain(..)).filter_map(|w| w.client).collect()
     }
 
+    /// A connection could not be opened, and another attempt follows soon ([`reopen`](Self::reopen)): the clients that wait
+    /// go on waiting.
+    pub fn open_postponed(&self) {
+        let mut inner = self.lock();
+        inner.opening = inner.opening.saturating_sub(1);
+        inner.total = inner.total.saturating_sub(1);
+    }
+
+    /// Reserves room for one more connection if there are fewer than `wanted`, whether or not somebody waits for it. On
+    /// `true` the caller opens it and says [`opened`](Self::opened) or [`open_failed`](Self::open_failed).
+    pub fn ensure(&self, wanted: usize) -> bool {
+        let mut inner = self.lock();
+        let room = inner.total < wanted.min(inner.limit);
+        if room {
+            inner.total += 1;
+            inner.opening += 1;
+        }
+        room
+    }
+
     /// The idle connections of `worker` that have been idle since before `deadline`. They are no longer idle and still
     /// count until [`closed`](Self::closed).
     pub fn take_idle(&self, worker: WorkerId, deadline: Micros) -> Vec<Seat> {
+        self.take_idle_above(0, worker, deadline)
+    }
+
+    /// As [`take_idle`](Self::take_idle), but `keep` connections of all workers together are left.
+    pub fn take_idle_above(&self, keep: usize, worker: WorkerId, deadline: Micros) -> Vec<Seat> {
         let mut inner = self.lock();
+        let spare = inner.total.saturating_sub(keep);
         let idle = &mut inner.home(worker).idle;
-        let n = idle.iter().position(|i| i.since >= deadline).unwrap_or(idle.len());
+        let n = idle.iter().position(|i| i.since >= deadline).unwrap_or(idle.len()).min(spare);
         let taken: Vec<Seat> = idle.drain(..n).map(|i| i.seat).collect();
         inner.idle -= taken.len();
         taken
@@ -368,6 +394,34 @@ mod tests {
         assert_eq!(pool.release(server, Micros(10)), Release::Idle);
         assert_eq!(pool.acquire(seat(0, 4), Micros(11)), Acquire::Local(server));
         assert_eq!(pool.counts(), Counts { total: 2, opening: 0, idle: 0, waiting: 0 });
+    }
+
+    #[test]
+    fn keeps_some_ready_whether_or_not_anybody_waits() {
+        let pool = Pool::new(2, 3);
+        assert!(pool.ensure(2) && pool.ensure(2) && !pool.ensure(2));
+        // Those that are on their way serve the clients that come meanwhile.
+        assert!(matches!(pool.acquire(seat(0, 1), Micros(1)), Acquire::Wait(_)));
+        assert_eq!(pool.opened(seat(0, 7), Micros(2)), Release::Give { client: seat(0, 1), since: Micros(1) });
+        assert_eq!(pool.opened(seat(1, 8), Micros(2)), Release::Idle);
+        assert_eq!(pool.release(seat(0, 7), Micros(3)), Release::Idle);
+        assert_eq!(pool.counts(), Counts { total: 2, opening: 0, idle: 2, waiting: 0 });
+        // All are old; one is kept.
+        assert_eq!(pool.take_idle_above(1, WorkerId(0), Micros(99)), vec![seat(0, 7)]);
+        assert_eq!(pool.closed(), Closed::Fine);
+        assert_eq!(pool.take_idle_above(1, WorkerId(1), Micros(99)), vec![]);
+        // Never more than the limit.
+        assert!(pool.ensure(99) && pool.ensure(99) && !pool.ensure(99));
+    }
+
+    #[test]
+    fn a_postponed_attempt_leaves_the_queue_as_it_is() {
+        let pool = Pool::new(1, 1);
+        assert!(matches!(pool.acquire(seat(0, 1), Micros(1)), Acquire::Open(_)));
+        pool.open_postponed();
+        assert_eq!(pool.counts(), Counts { total: 0, opening: 0, idle: 0, waiting: 1 });
+        assert_eq!(pool.reopen(), Closed::Open);
+        assert_eq!(pool.open_failed(), vec![seat(0, 1)]);
     }
 
     #[test]
