@@ -26,7 +26,7 @@ mod prepare;
 mod reply;
 mod secret;
 mod socket;
-mod tls;
+pub mod tls;
 mod x509;
 
 pub use attempt::{Attempt, AttemptError, Attempts, Encryption};

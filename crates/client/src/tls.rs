@@ -20,10 +20,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::x509::Facts;
 
 /// ALPN name that direct TLS needs (IANA registry; PostgreSQL 17).
-const ALPN: &[u8] = b"postgresql";
+pub const ALPN: &[u8] = b"postgresql";
 
-/// Makes the configuration. Reads files.
-pub(crate) fn client_config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
+/// The configuration that these options mean. Reads files.
+///
+/// # Errors
+/// A file that is missing or wrong; see [`ErrorKind::Config`](crate::ErrorKind::Config).
+pub fn client_config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Verifier::new(options, &provider)?;
     let versions: Vec<&'static rustls::SupportedProtocolVersion> =
@@ -54,13 +57,17 @@ pub(crate) fn client_config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
 }
 
 /// The name that TLS is told: the host as given, or its address.
-pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>> {
+///
+/// # Errors
+/// It is no name of a host.
+pub fn server_name(host: &str) -> Result<ServerName<'static>> {
     ServerName::try_from(host.to_owned())
         .map_err(|_| Error::new(ErrorKind::Tls, format!("\"{host}\" is no name that TLS can use")))
 }
 
 /// What a failed handshake means for a person.
-pub(crate) fn handshake_error(error: &rustls::Error) -> Error {
+#[must_use]
+pub fn handshake_error(error: &rustls::Error) -> Error {
     let new = Error::new(ErrorKind::Tls, format!("TLS: {error}"));
     match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
@@ -76,7 +83,11 @@ pub(crate) fn handshake_error(error: &rustls::Error) -> Error {
     }
 }
 
-fn load_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+/// Certificates of a PEM file, one at least.
+///
+/// # Errors
+/// The file cannot be read, or has none.
+pub fn load_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
     match read {
         Ok(list) if !list.is_empty() => Ok(list),
@@ -85,7 +96,28 @@ fn load_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+/// A chain of certificates, its own first, and the key of that one.
+pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// Certificates and key from PEM files. As libpq and PostgreSQL, it takes no key that others may read.
+///
+/// # Errors
+/// A file cannot be read, is not what it should be, or may be read by others.
+pub fn load_identity(cert: &Path, key: &Path) -> Result<Identity> {
+    let chain = load_certificates(cert)?;
+    let metadata = std::fs::metadata(key).map_err(|error| Error::config(format!("{}: {error}", key.display())))?;
+    // A key of root may be readable for its group.
+    let allowed = if std::os::unix::fs::MetadataExt::uid(&metadata) == 0 { 0o640 } else { 0o600 };
+    if metadata.permissions().mode() & 0o777 & !allowed != 0 {
+        return Err(Error::config(format!("private key file \"{}\" has group or world access", key.display()))
+            .advice("permissions should be u=rw (0600) or less"));
+    }
+    let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+        Error::config(format!("cannot read the private key \"{}\": {error}", key.display()))
+            .advice("keys that are encrypted with a password are not supported")
+    })?;
+    Ok((chain, key_der))
+}
 
 fn client_identity(options: &TlsOptions) -> Result<Option<Identity>> {
     if options.cert_mode == SslCertMode::Disable {
@@ -98,24 +130,12 @@ fn client_identity(options: &TlsOptions) -> Result<Option<Identity>> {
     if !cert_named && !cert.exists() {
         return if options.cert_mode == SslCertMode::Require { Err(missing("certificate")) } else { Ok(None) };
     }
-    let chain = load_certificates(cert)?;
     if !key.exists() {
         let text = format!("certificate present, but not private key file \"{}\"", key.display());
         let error = Error::config(text);
         return Err(if *key_named { error } else { error.advice("set sslkey") });
     }
-    let metadata = std::fs::metadata(key).map_err(|error| Error::config(format!("{}: {error}", key.display())))?;
-    // As libpq: a key of root may be readable for its group.
-    let allowed = if std::os::unix::fs::MetadataExt::uid(&metadata) == 0 { 0o640 } else { 0o600 };
-    if metadata.permissions().mode() & 0o777 & !allowed != 0 {
-        return Err(Error::config(format!("private key file \"{}\" has group or world access", key.display()))
-            .advice("permissions should be u=rw (0600) or less"));
-    }
-    let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| {
-        Error::config(format!("cannot read the private key \"{}\": {error}", key.display()))
-            .advice("keys that are encrypted with a password are not supported")
-    })?;
-    Ok(Some((chain, key_der)))
+    load_identity(cert, key).map(Some)
 }
 
 /// Verifies as much as the mode asks for.
