@@ -96,8 +96,12 @@ impl Ledger {
         self.status
     }
 
-    /// Entries that are open. Each needs a few bytes; a relay stops reading from a client whose ledger is long. At least
-    /// every other entry ends in ReadyForQuery, so that the server makes progress.
+    /// Does the server owe a ReadyForQuery? It sends what it has gathered then.
+    pub fn owes_ready(&self) -> bool {
+        self.owed.iter().any(|e| matches!(e, Entry::Query | Entry::Sync))
+    }
+
+    /// Entries that are open. Each needs a few bytes; a relay stops reading from a client whose ledger is long.
     #[inline]
     pub fn len(&self) -> usize {
         self.owed.len()

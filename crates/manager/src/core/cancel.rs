@@ -8,6 +8,7 @@ use super::io::{ConnId, Mail, Output};
 use super::{Core, client, server};
 use pgusher_pool::{Micros, Seat, WorkerId};
 use pgusher_wire::startup::write_cancel;
+use pgusher_wire::{Report, sqlstate};
 use std::sync::atomic::Ordering;
 use subtle::ConstantTimeEq;
 
@@ -43,9 +44,42 @@ impl Core {
         if client.login.is_some() || !bool::from(own.ct_eq(key)) {
             return;
         }
-        if let client::State::Seated { server } = client.state {
-            self.cancel_server(server);
+        match client.state {
+            client::State::Seated { server } => {
+                let replaying = |s: &server::Server| matches!(s.state, server::State::Replaying { .. });
+                if self.servers.get(server as usize).is_some_and(replaying) {
+                    // The statement follows as soon as the settings are there.
+                    if let Some(client) = self.clients.get_mut(slot as usize) {
+                        client.cancelled = true;
+                    }
+                } else {
+                    self.cancel_server(server);
+                }
+            }
+            client::State::Waiting { ticket, login: false } => {
+                // If it is no longer in the queue, it is about to get a server. It may ask again.
+                let seat = self.client_seat(slot);
+                let left = client.pool.as_ref().is_some_and(|pool| pool.seats.leave(seat, ticket));
+                if left {
+                    self.refuse_statement(slot);
+                }
+            }
+            _ => {}
         }
+    }
+
+    /// Answers for the server a statement that was cancelled before the server saw it.
+    pub(super) fn refuse_statement(&mut self, slot: u32) {
+        let Some(client) = self.clients.get_mut(slot as usize) else {
+            return;
+        };
+        client.state = client::State::Idle;
+        client.cancelled = false;
+        client.discard = client::Discard::Next;
+        let report = Report::error(sqlstate::QUERY_CANCELED, "canceling statement due to user request")
+            .detail("It was still waiting for a physical connection.");
+        self.send(ConnId::Client(slot), report.to_bytes());
+        self.resume_client(slot);
     }
 
     /// Sends the server a cancel request for what it does now.
@@ -63,7 +97,7 @@ impl Core {
             return;
         }
         s.cancels += 1;
-        let address = s.pool.address.clone();
+        let address = s.address.clone();
         let cancel = Cancel { server: seat, since: self.now, pid: s.pid, key: s.key.clone() };
         let slot = self.cancels.insert(cancel) as u32;
         self.out.push_back(Output::Connect { conn: ConnId::Cancel(slot), address });

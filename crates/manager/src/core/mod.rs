@@ -14,12 +14,13 @@
 //! The core opens no socket, reads no clock, starts no thread and draws no random number: time and random bytes are
 //! passed in. Cores share nothing but the pools and immutable values in [`Shared`], and talk by [`Mail`].
 //!
-//! Rooms: `client` logs clients in, `server` logs in to servers, `relay` is the hot path between the two, `seat` joins
-//! clients and servers and parts them, `cancel` passes cancel requests on.
+//! Rooms: `client` takes clients in, `login` asks them who they are, `server` logs in to servers, `relay` is the hot path
+//! between the two, `seat` joins clients and servers and parts them, `cancel` passes cancel requests on.
 
 mod cancel;
 mod client;
 mod io;
+mod login;
 mod relay;
 mod seat;
 mod server;
@@ -174,6 +175,7 @@ impl Core {
             Mail::Cancel { client, key } => self.cancel_client(client, &key),
             Mail::Facts { client, facts } => self.facts(client, facts),
             Mail::Keys { server, keys } => self.derived(server, keys.map(|k| *k)),
+            Mail::Moved => self.moved(),
             Mail::Drain => self.drain(),
         }
     }

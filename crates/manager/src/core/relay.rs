@@ -4,7 +4,7 @@
 //! leaves in one piece from the buffer that it was read into.
 
 use super::Core;
-use super::client::{Pin, State};
+use super::client::{Discard, Pin, State};
 use super::io::{Bytes, ConnId, Output};
 use super::server::State as ServerState;
 use pgusher_wire::scan::Scanner;
@@ -110,6 +110,11 @@ impl Core {
                         _ => {}
                     }
                     let (tag, begin) = (head.tag, head.start);
+                    if client.discard != Discard::Nothing {
+                        run = pos;
+                        self.discard(slot, tag);
+                        continue;
+                    }
                     if !is_request(tag) {
                         return self.bad_client(slot, &format!("invalid frontend message type {tag}"));
                     }
@@ -188,6 +193,10 @@ impl Core {
             return;
         };
         if s.ledger.len() > MAX_LEDGER {
+            if !s.ledger.owes_ready() {
+                // Nothing among it makes the server send what it has got, so the client would wait for ever.
+                return self.bad_client(slot, "too many messages without a Sync");
+            }
             if let Some(client) = self.clients.get_mut(slot as usize) {
                 client.ahead = true;
             }
@@ -195,6 +204,27 @@ impl Core {
         } else if s.ledger.is_empty() {
             // Only what the server ignores was sent.
             self.part_if_done(slot);
+        }
+    }
+
+    /// A message of a statement that was refused before the server saw it. The reply ends as the server's would: with
+    /// ReadyForQuery for a Query, at the next Sync otherwise.
+    fn discard(&mut self, slot: u32, tag: u8) {
+        let Some(client) = self.clients.get_mut(slot as usize) else {
+            return;
+        };
+        let ends = match tag {
+            frontend::SYNC => true,
+            frontend::QUERY | frontend::FUNCTION_CALL => client.discard == Discard::Next,
+            _ => false,
+        };
+        if ends {
+            client.discard = Discard::Nothing;
+            let mut out = Vec::with_capacity(6);
+            backend::write_ready_for_query(&mut out, TxStatus::Idle);
+            self.send(ConnId::Client(slot), out);
+        } else if is_request(tag) && tag != frontend::FLUSH {
+            client.discard = Discard::UntilSync;
         }
     }
 

@@ -168,6 +168,10 @@ impl Core {
         if let Some(settings) = &c.settings {
             s.settings = settings.clone();
         }
+        if c.cancelled {
+            self.release_server(server);
+            return self.refuse_statement(client);
+        }
         s.state = ServerState::Seated { client };
         self.resume_client(client);
     }
@@ -217,7 +221,11 @@ impl Core {
             return;
         };
         let lifetime = self.shared.config.timeouts.server_lifetime();
-        if self.draining || self.now.since(s.opened) > lifetime || s.pool.seats.is_over_limit() {
+        if self.draining
+            || self.now.since(s.opened) > lifetime
+            || s.moves != self.shared.upstream.moves()
+            || s.pool.seats.is_over_limit()
+        {
             s.state = ServerState::Idle;
             self.close_server(slot);
             return;
@@ -225,6 +233,20 @@ impl Core {
         s.state = ServerState::Idle;
         let release = s.pool.seats.release(seat, self.now);
         self.released(slot, release);
+    }
+
+    /// The server is somewhere else now. Connections to where it was are closed as they become free; clients that could not
+    /// get one are tried again.
+    pub(super) fn moved(&mut self) {
+        let shared = self.shared.clone();
+        for pool in shared.pools() {
+            for server in pool.seats.take_idle(self.me, Micros(u64::MAX)) {
+                self.release_server(server.slot);
+            }
+            while pool.seats.reopen() == Closed::Open {
+                self.open_server(&pool);
+            }
+        }
     }
 
     /// Does what the pool says about a server that has become free.

@@ -1,0 +1,258 @@
+//! A client proves its identity: which proof is asked for, and what is made of the answer.
+
+use super::Core;
+use super::client::{Pin, State, Step, draining};
+use super::io::{ConnId, Output, Question};
+use crate::auth::{Facts, Login};
+use crate::config::AuthMethod;
+use pgusher_auth::{AuthError, Mechanism, Password, ServerExchange, StoredSecret};
+use pgusher_pool::{Micros, Seat};
+use pgusher_wire::{Frame, Report, backend, frontend, sqlstate};
+use std::sync::Arc;
+
+impl Core {
+    pub(super) fn begin_authentication(&mut self, slot: u32, user: &str, database: &str) {
+        let shared = self.shared.clone();
+        let listed = || shared.users.get(user.as_bytes());
+        let facts = match shared.config.auth {
+            AuthMethod::Trust => Facts::Trust,
+            AuthMethod::ScramSha256 => match listed() {
+                Some(StoredSecret::Scram(verifier)) => Facts::Scram { verifier: verifier.clone(), login: None },
+                _ => Facts::Nobody,
+            },
+            AuthMethod::Md5 => match listed() {
+                Some(StoredSecret::Scram(verifier)) => Facts::Scram { verifier: verifier.clone(), login: None },
+                Some(secret) => match secret.md5_hash(user.as_bytes()) {
+                    Some(hash) => Facts::Md5(hash),
+                    None => Facts::Nobody,
+                },
+                None => Facts::Nobody,
+            },
+            AuthMethod::Plain => match listed() {
+                Some(secret) => Facts::Plain(secret.clone()),
+                None => Facts::Nobody,
+            },
+            AuthMethod::Server => {
+                let known = shared.known.load();
+                match known.get(&(Box::from(user), Box::from(database))) {
+                    Some(facts) => facts.clone(),
+                    None => {
+                        self.ask_facts(slot, None);
+                        return;
+                    }
+                }
+            }
+        };
+        let client = self.client_seat(slot);
+        self.facts(client, facts);
+    }
+
+    fn ask_facts(&mut self, slot: u32, password: Option<Password>) {
+        let seat = self.client_seat(slot);
+        let Some(client) = self.clients.get_mut(slot as usize) else {
+            return;
+        };
+        client.state = State::AwaitFacts;
+        let Some(login) = client.login.as_ref() else {
+            return;
+        };
+        self.out.push_back(Output::Ask(Question::Facts {
+            client: seat,
+            user: login.user.clone(),
+            database: login.database.clone(),
+            origin: client.origin,
+            password,
+        }));
+    }
+
+    /// It is known how the client must prove its identity.
+    pub(super) fn facts(&mut self, seat: Seat, facts: Facts) {
+        let shared = self.shared.clone();
+        let slot = seat.slot;
+        let Some(client) = self.client_in(seat) else {
+            return;
+        };
+        let Some(login) = client.login.as_ref() else {
+            return;
+        };
+        let mut nonce = [0; pgusher_auth::RAW_NONCE_LEN];
+        nonce.copy_from_slice(&login.random[32..50]);
+        let salt = [login.random[50], login.random[51], login.random[52], login.random[53]];
+        let mut ask = Vec::new();
+        match facts {
+            Facts::Trust => return self.authenticated(slot, None, Vec::new()),
+            Facts::Accepted(proof) => return self.authenticated(slot, Some(proof), Vec::new()),
+            Facts::Refuse(report) => return self.refuse(slot, &report),
+            Facts::Scram { verifier, login } => {
+                let exchange = Box::new(ServerExchange::new(verifier, None, &nonce));
+                client.state = State::Scram { exchange, login, started: false };
+                backend::write_authentication_sasl(&mut ask, &[Mechanism::ScramSha256.name()]);
+            }
+            Facts::Nobody => {
+                let user = login.user.clone();
+                match ServerExchange::mock(&shared.mock, user.as_bytes(), 4096, None, &nonce) {
+                    Ok(exchange) => {
+                        client.state = State::Scram { exchange: Box::new(exchange), login: None, started: false };
+                    }
+                    Err(e) => return self.refuse_login(slot, &e),
+                }
+                backend::write_authentication_sasl(&mut ask, &[Mechanism::ScramSha256.name()]);
+            }
+            Facts::Md5(hash) => {
+                client.state = State::Md5 { hash, salt };
+                backend::write_authentication_md5(&mut ask, salt);
+            }
+            Facts::Plain(secret) => {
+                client.state = State::Plain { secret: Box::new(secret) };
+                backend::write_authentication_cleartext(&mut ask);
+            }
+            Facts::AskServer => {
+                client.state = State::PlainForServer;
+                backend::write_authentication_cleartext(&mut ask);
+            }
+        }
+        if let Some(login) = self.clients.get_mut(slot as usize).and_then(|c| c.login.as_mut()) {
+            let preface = std::mem::take(&mut login.preface);
+            ask.splice(0..0, preface);
+        }
+        self.send(ConnId::Client(slot), ask);
+        self.resume_client(slot);
+    }
+
+    pub(super) fn password_bytes(&mut self, slot: u32, rest: &mut &[u8]) -> Step {
+        let frame = match Frame::parse(rest) {
+            Ok(Some((frame, used))) if frame.tag == frontend::PASSWORD => {
+                *rest = rest.get(used..).unwrap_or_default();
+                frame
+            }
+            Ok(None) if rest.first().is_none_or(|t| *t == frontend::PASSWORD) => return Step::Stop,
+            _ => {
+                // A client that has no password to give closes, or says Terminate.
+                self.drop_client(slot);
+                return Step::Gone;
+            }
+        };
+        match self.password(slot, frame.body) {
+            Ok(()) => Step::Go,
+            Err(e) => {
+                self.refuse_login(slot, &e);
+                Step::Gone
+            }
+        }
+    }
+
+    fn password(&mut self, slot: u32, body: &[u8]) -> Result<(), AuthError> {
+        let protocol = |_| AuthError::Protocol("malformed password message");
+        let Some(client) = self.clients.get_mut(slot as usize) else {
+            return Ok(());
+        };
+        let user = client.login.as_ref().map(|l| l.user.clone()).unwrap_or_default();
+        match &mut client.state {
+            State::Scram { exchange, started: started @ false, .. } => {
+                let (mechanism, response) = frontend::parse_sasl_initial(body).map_err(protocol)?;
+                let mechanism = Mechanism::from_name(mechanism)?;
+                let mut out = Vec::new();
+                match response {
+                    Some(response) => {
+                        *started = true;
+                        let first = exchange.on_client_first(mechanism, response)?;
+                        backend::write_authentication_sasl_continue(&mut out, &first);
+                    }
+                    None => {
+                        return Err(AuthError::Protocol("SASLInitialResponse without a response"));
+                    }
+                }
+                self.send(ConnId::Client(slot), out);
+            }
+            State::Scram { exchange, login, .. } => {
+                let accepted = exchange.on_client_final(body)?;
+                let login = login.take().unwrap_or(Login::Keys { keys: accepted.keys, made_with: accepted.parameters });
+                let mut out = Vec::new();
+                backend::write_authentication_sasl_final(&mut out, &accepted.server_final);
+                self.authenticated(slot, Some(login), out);
+            }
+            State::Md5 { hash, salt } => {
+                hash.verify_response(salt, frontend::parse_password(body).map_err(protocol)?)?;
+                let login = Login::Md5(hash.clone());
+                self.authenticated(slot, Some(login), Vec::new());
+            }
+            State::Plain { secret } => {
+                let password = Password::new(frontend::parse_password(body).map_err(protocol)?);
+                secret.verify_plain(user.as_bytes(), &password)?;
+                self.authenticated(slot, Some(Login::Password(password)), Vec::new());
+            }
+            State::PlainForServer => {
+                let password = Password::new(frontend::parse_password(body).map_err(protocol)?);
+                if password.is_empty() {
+                    return Err(AuthError::WrongPassword);
+                }
+                self.ask_facts(slot, Some(password));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The client is who it says. `out` is what goes in front of AuthenticationOk.
+    fn authenticated(&mut self, slot: u32, proof: Option<Login>, out: Vec<u8>) {
+        let shared = self.shared.clone();
+        let Some(client) = self.clients.get_mut(slot as usize) else {
+            return;
+        };
+        let Some(login) = client.login.as_mut() else {
+            return;
+        };
+        let mut first = std::mem::take(&mut login.preface);
+        first.extend_from_slice(&out);
+        login.preface = first;
+        let Some(pool) = shared.pool(&login.database, &login.user) else {
+            let report = Report::fatal(sqlstate::TOO_MANY_CONNECTIONS, "too many pools")
+                .hint("Raise max_pools, or connect with fewer different databases and users.");
+            return self.refuse(slot, &report);
+        };
+        let configured = shared.config.login_for(&login.user);
+        match configured.or(proof) {
+            Some(proof) => pool.login.store(Some(Arc::new(proof))),
+            None if shared.config.auth == AuthMethod::Server => pool.login.store(None),
+            None => {}
+        }
+        client.pool = Some(pool.clone());
+        if shared.config.pool_mode.is_session() {
+            client.pin = Some(Pin::Session);
+        }
+        if self.draining {
+            return self.refuse(slot, &draining());
+        }
+        if pool.welcome.load().is_some() {
+            self.welcome(slot);
+        } else {
+            self.want_server(slot, true);
+        }
+    }
+
+    fn refuse_login(&mut self, slot: u32, error: &AuthError) {
+        let user =
+            self.clients.get(slot as usize).and_then(|c| c.login.as_ref()).map(|l| l.user.clone()).unwrap_or_default();
+        let report = match error {
+            AuthError::WrongPassword => {
+                Report::fatal(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
+            }
+            other => Report::fatal(other.sqlstate(), other.to_string()),
+        };
+        self.refuse(slot, &report);
+    }
+
+    pub(super) fn expire_logins(&mut self, before: Micros) {
+        let late: Vec<u32> = self
+            .clients
+            .iter()
+            .filter(|(_, c)| c.login.is_some() && c.since < before)
+            .map(|(slot, _)| slot as u32)
+            .collect();
+        for slot in late {
+            let report = Report::fatal(sqlstate::PROTOCOL_VIOLATION, "the login took too long")
+                .hint("Raise client_login_timeout if the network is slow.");
+            self.refuse(slot, &report);
+        }
+    }
+}
