@@ -1,7 +1,7 @@
 //! How a client has to prove its identity, and how we prove ours to a server in its name.
 
 use pgusher_auth::{KeyParameters, Password, ScramKeys, StoredSecret, Verifier, md5::Md5Hash};
-use pgusher_wire::Report;
+use pgusher_wire::{Report, sqlstate};
 
 /// How a client has to prove its identity.
 #[derive(Debug, Clone)]
@@ -44,4 +44,10 @@ pub enum Login {
     },
     /// An md5 hash as in pg_authid.
     Md5(Md5Hash),
+}
+
+/// Does a login to a server that ended with this SQLSTATE speak against the server, and not against the user? Another server
+/// may do better then.
+pub fn speaks_against_server(state: &str) -> bool {
+    state.starts_with("57P") || (state.starts_with("08") && state != sqlstate::PROTOCOL_VIOLATION)
 }

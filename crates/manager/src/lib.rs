@@ -12,6 +12,7 @@ pub mod control;
 pub mod core;
 mod manager;
 pub mod shared;
+mod upstream;
 pub mod worker;
 
 pub use config::{AuthMethod, Config, ConfigError, Listen, Overrides, PoolMode};

@@ -1,7 +1,7 @@
 //! Starts a manager and ends it.
 
 use crate::config::{Config, ConfigError, Listen};
-use crate::control::Control;
+use crate::control::{Control, find_server};
 use crate::core::Mail;
 use crate::shared::Shared;
 use crate::worker::{Letter, Listener, Mailbox, Post, Worker};
@@ -59,8 +59,8 @@ impl Manager {
         let addresses = listeners.iter().map(|l| l.address()).collect();
         let shutdown = config.timeouts.shutdown();
         let count = config.workers;
-        let address = config.address.clone();
-        let shared = Arc::new(Shared::new(config, address, users, mock));
+        let upstream = find_server(&config.server, config.timeouts.server_connect())?;
+        let shared = Arc::new(Shared::new(config, upstream, users, mock));
 
         let mut mailboxes = Vec::new();
         let mut slots = Vec::new();

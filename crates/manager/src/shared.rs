@@ -9,28 +9,10 @@ use pgusher_pool::Pool;
 use pgusher_session::Settings;
 use pgusher_session::settings::{Interned, Interner};
 use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Where a PostgreSQL server listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServerAddress {
-    /// TCP.
-    Tcp(SocketAddr),
-    /// A Unix socket, by its path.
-    Unix(PathBuf),
-}
-
-impl std::fmt::Display for ServerAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(f, "{address}"),
-            Self::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
+pub use crate::upstream::{ServerAddress, Upstream};
 
 /// What a server says of itself at login, kept so that a client's login needs no server.
 #[derive(Debug)]
@@ -48,8 +30,6 @@ pub struct PoolEntry {
     pub user: Box<str>,
     /// Who sits where and who waits.
     pub seats: Pool,
-    /// Where the server is.
-    pub address: Arc<ServerAddress>,
     /// What we log in with; `None` if the server asks for nothing.
     pub login: ArcSwapOption<Login>,
     /// What clients are told at login; `None` until the first server has said it.
@@ -66,8 +46,8 @@ type Pools = HashMap<Box<str>, HashMap<Box<str>, Arc<PoolEntry>>>;
 pub struct Shared {
     /// The configuration.
     pub config: Config,
-    /// Where the server is.
-    pub address: Arc<ServerAddress>,
+    /// Where the server is now.
+    pub upstream: Upstream,
     /// The users, if the manager keeps a list of its own.
     pub users: UserList,
     /// What the server has said of its users lately; kept by the control side.
@@ -88,12 +68,12 @@ pub struct Shared {
 
 impl Shared {
     /// The shared part of a manager with this configuration.
-    pub fn new(config: Config, address: ServerAddress, users: UserList, mock: MockSecret) -> Self {
+    pub fn new(config: Config, upstream: Upstream, users: UserList, mock: MockSecret) -> Self {
         let interner = Interner::default();
         let no_settings = interner.intern(Settings::default());
         Self {
             config,
-            address: Arc::new(address),
+            upstream,
             users,
             known: ArcSwap::default(),
             interner,
@@ -143,7 +123,6 @@ impl Shared {
             database: database.into(),
             user: user.into(),
             seats: Pool::new(self.config.workers, self.config.pool_size),
-            address: self.address.clone(),
             login: ArcSwapOption::empty(),
             welcome: ArcSwapOption::empty(),
         });

@@ -112,7 +112,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let received = Arc::new(AtomicUsize::new(0));
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
         .context("cannot handle signals")?;
-    let (server, workers, mode) = (config.address.to_string(), config.workers, config.pool_mode);
+    let (server, workers, mode) = (config.server.to_string(), config.workers, config.pool_mode);
     let manager = Manager::start(config)?;
     for address in manager.addresses() {
         println!("listening on {address}");

@@ -3,12 +3,16 @@
 //! A few plain threads that answer [`Question`]s by mail. Their number is bounded, and so is what an unauthenticated client
 //! can make them do: one connection attempt or one key derivation at a time each.
 
+mod chooser;
 mod probe;
+mod upkeep;
 
-use crate::auth::{Facts, Login};
+use crate::auth::{Facts, Login, speaks_against_server};
+use crate::config::{ConfigError, Server};
 use crate::core::{Mail, Origin, Question};
-use crate::shared::{ServerAddress, Shared, UserKey};
+use crate::shared::{ServerAddress, Shared, Upstream, UserKey};
 use crate::worker::{Letter, Post};
+use chooser::Chooser;
 use pgusher_auth::{DerivationCache, Password, StoredSecret, Verifier};
 use pgusher_wire::{Report, sqlstate};
 use probe::Outcome;
@@ -18,6 +22,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use upkeep::{Remark, Upkeep};
 
 /// Threads that ask the server about users; one more derives keys.
 const THREADS: usize = 2;
@@ -33,6 +38,24 @@ const MAX_KNOWN: usize = 10_000;
 pub struct Control {
     questions: Questions,
     threads: Vec<JoinHandle<()>>,
+    upkeep: Option<JoinHandle<()>>,
+}
+
+/// Finds the server for the first time. A server that does not answer is no error: it may come yet.
+///
+/// # Errors
+/// None of its hosts can be resolved.
+pub fn find_server(server: &Server, limit: Duration) -> Result<Upstream, ConfigError> {
+    let choice = Chooser::new(server, limit).choose(None, true);
+    if choice.address.is_none() && !choice.candidates.is_empty() {
+        tracing::warn!(reasons = ?choice.reasons, "no server of the connection string will do");
+    }
+    let address = choice.address.or(choice.candidates.first().cloned()).ok_or_else(|| {
+        ConfigError(format!("the server's host name cannot be resolved: {}", choice.reasons.join("; ")))
+    })?;
+    let upstream = Upstream::new(address, server.conninfo.target_session_attrs);
+    upstream.set_alternatives(choice.candidates.len() > 1);
+    Ok(upstream)
 }
 
 /// Takes questions. There are two queues, so that clients that have not proved anything yet cannot hold up the logins of
@@ -41,12 +64,21 @@ pub struct Control {
 pub struct Questions {
     facts: SyncSender<Question>,
     keys: SyncSender<Question>,
+    remarks: SyncSender<Remark>,
 }
 
 impl Questions {
     /// Asks. If too many questions wait already, the refusal comes back at once.
     pub fn ask(&self, question: Question) -> Option<Mail> {
-        let queue = if matches!(question, Question::Facts { .. }) { &self.facts } else { &self.keys };
+        let queue = match question {
+            Question::Facts { .. } => &self.facts,
+            Question::Derive { .. } => &self.keys,
+            Question::Unreachable { address } => {
+                // One that is lost among so many does no harm.
+                let _ = self.remarks.try_send(Remark::Unreachable(address));
+                return None;
+            }
+        };
         let question = match queue.try_send(question) {
             Ok(()) => return None,
             Err(TrySendError::Full(question) | TrySendError::Disconnected(question)) => question,
@@ -58,6 +90,7 @@ impl Questions {
                 Mail::Facts { client, facts: Facts::Refuse(report) }
             }
             Question::Derive { server, .. } => Mail::Keys { server, keys: None },
+            Question::Unreachable { .. } => return None,
         })
     }
 }
@@ -65,6 +98,7 @@ impl Questions {
 struct Desk {
     shared: Arc<Shared>,
     post: Arc<Post>,
+    remarks: SyncSender<Remark>,
     derivations: Mutex<DerivationCache>,
     learned: Mutex<HashMap<UserKey, Instant>>,
 }
@@ -79,11 +113,14 @@ impl Control {
         let (keys, keys_inbox) = sync_channel(MAX_QUESTIONS);
         let facts_inbox = Arc::new(Mutex::new(facts_inbox));
         let keys_inbox = Arc::new(Mutex::new(keys_inbox));
+        let (remarks, remarks_inbox) = sync_channel(MAX_QUESTIONS);
+        let upkeep = Upkeep::new(shared.clone(), post.clone());
         let mut key = [0; 32];
         rand::rng().fill_bytes(&mut key);
         let desk = Arc::new(Desk {
             shared,
             post,
+            remarks: remarks.clone(),
             derivations: Mutex::new(DerivationCache::new(1024, key)),
             learned: Mutex::default(),
         });
@@ -94,7 +131,8 @@ impl Control {
                 std::thread::Builder::new().name("control".into()).spawn(move || desk.work(&inbox))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { questions: Questions { facts, keys }, threads })
+        let upkeep = std::thread::Builder::new().name("upkeep".into()).spawn(move || upkeep.run(&remarks_inbox))?;
+        Ok(Self { questions: Questions { facts, keys, remarks }, threads, upkeep: Some(upkeep) })
     }
 
     /// Where questions go.
@@ -105,9 +143,16 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.questions = Questions { facts: sync_channel(1).0, keys: sync_channel(1).0 };
+        self.questions = Questions { facts: sync_channel(1).0, keys: sync_channel(1).0, remarks: sync_channel(1).0 };
         for thread in self.threads.drain(..) {
             let _ = thread.join();
+        }
+        // It may be in a name look-up, which cannot be interrupted. It ends by itself then.
+        let patience = Instant::now();
+        if let Some(upkeep) = self.upkeep.take() {
+            while !upkeep.is_finished() && patience.elapsed() < Duration::from_secs(1) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 }
@@ -132,6 +177,7 @@ impl Desk {
                     let mail = Mail::Keys { server, keys: Some(Box::new(keys)) };
                     self.post.send(server.worker, Letter::Core(mail));
                 }
+                Ok(Question::Unreachable { .. }) => {}
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => self.forget_old(),
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
             }
@@ -142,10 +188,19 @@ impl Desk {
     /// How must a client prove that it is `user`? As the server would ask it to.
     fn facts(&self, user: &str, database: &str, origin: Origin, password: Option<Password>) -> Facts {
         let timeout = self.shared.config.timeouts.server_connect();
-        let address = &self.shared.address;
-        match probe::login(address, user, database, password.as_ref(), timeout) {
-            Ok(Outcome::NotAsked) => match (&**address, origin) {
-                (ServerAddress::Tcp(_), _) => {
+        let moves = self.shared.upstream.moves();
+        let mut address = self.shared.upstream.address();
+        let mut outcome = probe::login(&address, user, database, password.as_ref(), timeout);
+        if outcome.as_ref().is_err_and(|report| speaks_against_server(&report.sqlstate)) {
+            let _ = self.remarks.try_send(Remark::Unreachable(address.clone()));
+            if self.wait_for_move(moves, timeout) {
+                address = self.shared.upstream.address();
+                outcome = probe::login(&address, user, database, password.as_ref(), timeout);
+            }
+        }
+        match outcome {
+            Ok(Outcome::NotAsked) => match (&*address, origin) {
+                (ServerAddress::Tcp { .. }, _) => {
                     self.learn(user, database, Facts::Trust);
                     Facts::Trust
                 }
@@ -187,6 +242,16 @@ impl Desk {
             }
             Err(report) => Facts::Refuse(report),
         }
+    }
+
+    /// Waits until the address has changed, as long as it may.
+    fn wait_for_move(&self, moves: u32, limit: Duration) -> bool {
+        let upstream = &self.shared.upstream;
+        let end = Instant::now() + limit;
+        while upstream.moves() == moves && upstream.may_move() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        upstream.moves() != moves
     }
 
     /// The password of the connection string serves for its user: the client must know it, too.

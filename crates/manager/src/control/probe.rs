@@ -44,7 +44,7 @@ struct Link {
 impl Link {
     fn connect(address: &ServerAddress, timeout: Duration) -> io::Result<Self> {
         let stream = match address {
-            ServerAddress::Tcp(address) => Stream::Tcp(TcpStream::connect_timeout(address, timeout)?),
+            ServerAddress::Tcp { address, .. } => Stream::Tcp(TcpStream::connect_timeout(address, timeout)?),
             ServerAddress::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
         };
         Ok(Self { stream, buf: Vec::new(), deadline: Instant::now() + timeout })

@@ -115,11 +115,13 @@ pub enum Mail {
         /// The keys, or `None` if they could not be made.
         keys: Option<Box<ScramKeys>>,
     },
+    /// The address of the server has changed, or it is known that no address works.
+    Moved,
     /// Shut down at transaction boundaries.
     Drain,
 }
 
-/// A question to the control side. It answers by [`Mail`].
+/// A question or a remark to the control side. It answers questions by [`Mail`].
 #[derive(Debug)]
 pub enum Question {
     /// How must this client prove its identity? With `password`: is this its password?
@@ -141,5 +143,10 @@ pub enum Question {
         server: Seat,
         /// The work.
         derivation: Box<Derivation>,
+    },
+    /// No answer: nobody can log in at this address now.
+    Unreachable {
+        /// Where.
+        address: Arc<ServerAddress>,
     },
 }

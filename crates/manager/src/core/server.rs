@@ -2,8 +2,8 @@
 
 use super::io::{ConnId, Output, Question};
 use super::{Core, MAX_HELD};
-use crate::auth::Login;
-use crate::shared::{PoolEntry, Welcome};
+use crate::auth::{Login, speaks_against_server};
+use crate::shared::{PoolEntry, ServerAddress, Welcome};
 use pgusher_auth::scram::Step;
 use pgusher_auth::{
     AuthError, ChannelBinding, ClientExchange, Credential, Mechanism, Password, RAW_NONCE_LEN, ScramKeys,
@@ -63,6 +63,10 @@ pub struct Server {
     /// A message that is cut off.
     pub(super) held: Vec<u8>,
     pub(super) pool: Arc<PoolEntry>,
+    /// Where it was connected to, which a cancel request for it must go to as well.
+    pub(super) address: Arc<ServerAddress>,
+    /// The count of [`Upstream::moves`](crate::shared::Upstream::moves) at that time.
+    pub(super) moves: u32,
     /// The settings that it has.
     pub(super) settings: Interned,
     /// A session's state is on it that settings do not cover.
@@ -82,6 +86,8 @@ impl Core {
     /// Opens one more physical connection. The pool has counted it already.
     pub(super) fn open_server(&mut self, pool: &Arc<PoolEntry>) {
         let serial = self.next_serial();
+        let moves = self.shared.upstream.moves();
+        let address = self.shared.upstream.address();
         let slot = self.servers.insert(Server {
             serial,
             state: State::Connecting,
@@ -89,6 +95,8 @@ impl Core {
             scanner: Scanner::new(),
             held: Vec::new(),
             pool: pool.clone(),
+            address: address.clone(),
+            moves,
             settings: self.shared.no_settings.clone(),
             tainted: false,
             pid: 0,
@@ -99,7 +107,7 @@ impl Core {
             error: None,
         });
         let conn = ConnId::Server(slot as u32);
-        self.out.push_back(Output::Connect { conn, address: pool.address.clone() });
+        self.out.push_back(Output::Connect { conn, address });
     }
 
     /// The socket of a server has connected. `random` is for the login.
@@ -124,7 +132,7 @@ impl Core {
         };
         let report = Report::fatal(
             sqlstate::UNABLE_TO_CONNECT,
-            format!("cannot connect to the PostgreSQL server at {}", server.pool.address),
+            format!("cannot connect to the PostgreSQL server at {}", server.address),
         )
         .detail(error.to_string())
         .hint("Is the server running, and is the address in pgusher's configuration right?");
@@ -327,6 +335,13 @@ impl Core {
         };
         login.ready = true;
         let parameters = std::mem::take(&mut login.parameters);
+        if !self.shared.upstream.is_wanted(&parameters) {
+            let wanted = self.shared.upstream.wanted().name();
+            let text = format!("the PostgreSQL server at {} is not {wanted}", server.address);
+            let report = Report::fatal(sqlstate::UNABLE_TO_CONNECT, text)
+                .hint("target_session_attrs of the connection string asks for it.");
+            return self.login_failed(slot, report);
+        }
         server.held = Vec::new();
         server.opened = self.now;
         let pool = server.pool.clone();
@@ -349,6 +364,13 @@ impl Core {
             pool.login.store(self.shared.config.login_for(&pool.user).map(Arc::new));
             pool.welcome.store(None);
             self.shared.forget(&pool.user, &pool.database);
+        }
+        if speaks_against_server(&report.sqlstate) {
+            self.out.push_back(Output::Ask(Question::Unreachable { address: server.address }));
+            if self.shared.upstream.may_move() {
+                pool.seats.open_postponed();
+                return;
+            }
         }
         let report = Arc::new(report);
         for client in pool.seats.open_failed() {

@@ -1,0 +1,65 @@
+//! Values of the configuration that are one of a few.
+
+use super::ConfigError;
+use serde::Deserialize;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+/// When a client gives its physical connection back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolMode {
+    /// At the end of each transaction.
+    Transaction,
+    /// When it disconnects.
+    Session,
+}
+
+impl PoolMode {
+    /// Is it session mode?
+    pub fn is_session(self) -> bool {
+        self == Self::Session
+    }
+}
+
+/// How clients prove their identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuthMethod {
+    /// As the server asks them to.
+    Server,
+    /// Not at all.
+    Trust,
+    /// By SCRAM-SHA-256, against the users in the configuration.
+    ScramSha256,
+    /// By an md5 hash, or SCRAM for users whose verifier is one.
+    Md5,
+    /// By a password in clear text.
+    Plain,
+}
+
+/// Where the manager listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// TCP address and port; port 0 for any free one.
+    Tcp(SocketAddr),
+    /// A Unix socket in this folder, named after this port.
+    Unix(PathBuf),
+}
+
+impl std::str::FromStr for Listen {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        if text.starts_with('/') {
+            return Ok(Self::Unix(PathBuf::from(text)));
+        }
+        let mut addresses = text.to_socket_addrs().map_err(|e| {
+            ConfigError(format!("listen address \"{text}\" is neither ADDRESS:PORT nor the path of a folder: {e}"))
+        })?;
+        addresses
+            .next()
+            .map(Self::Tcp)
+            .ok_or_else(|| ConfigError(format!("listen address \"{text}\" names no address")))
+    }
+}

@@ -1,0 +1,28 @@
+//! The TOML file as it is written.
+
+use super::{AuthMethod, PoolMode, Timeouts};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The TOML file. Not `Debug`: it holds passwords.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) server: String,
+    pub(super) dns_max_age: Option<u64>,
+    #[serde(default)]
+    pub(super) listen: Vec<String>,
+    pub(super) auth: Option<AuthMethod>,
+    pub(super) workers: Option<usize>,
+    pub(super) pool_size: Option<usize>,
+    pub(super) pool_mode: Option<PoolMode>,
+    pub(super) max_clients: Option<usize>,
+    pub(super) max_pools: Option<usize>,
+    pub(super) max_cancels: Option<usize>,
+    #[serde(default)]
+    pub(super) users: BTreeMap<String, String>,
+    pub(super) user_list: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) timeouts: Timeouts,
+}

@@ -1,0 +1,192 @@
+//! The configuration: from a TOML file, from a connection string, and from options of the command line that override both.
+//! Nothing is asked of the network here; names of hosts are resolved by the control side.
+//!
+//! Every key is described in docs/serve.md.
+
+mod choices;
+mod file;
+mod server;
+mod timeouts;
+
+pub use choices::{AuthMethod, Listen, PoolMode};
+pub use server::Server;
+pub use timeouts::Timeouts;
+
+use crate::auth::Login;
+use file::File;
+use pgusher_auth::{StoredSecret, UserList, Verifier};
+use std::net::SocketAddr;
+use zeroize::{Zeroize, Zeroizing};
+
+/// The port in the name of a Unix socket when no TCP address names one.
+pub const DEFAULT_PORT: u16 = 6432;
+
+/// Something in the configuration is wrong; says what.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// What the command line overrides; empty and `None` leave the file's value.
+#[derive(Debug, Default, Clone)]
+pub struct Overrides {
+    /// Where to listen.
+    pub listen: Vec<Listen>,
+    /// Worker threads.
+    pub workers: Option<usize>,
+    /// Physical connections of a pool.
+    pub pool_size: Option<usize>,
+    /// When a client gives its physical connection back.
+    pub pool_mode: Option<PoolMode>,
+    /// How clients prove their identity.
+    pub auth: Option<AuthMethod>,
+}
+
+/// The configuration of a manager.
+#[derive(Debug)]
+pub struct Config {
+    /// Where the server is, and who pgusher itself is there.
+    pub server: Server,
+    /// Where to listen.
+    pub listen: Vec<Listen>,
+    /// How clients prove their identity.
+    pub auth: AuthMethod,
+    /// Worker threads.
+    pub workers: usize,
+    /// Physical connections of a pool at most.
+    pub pool_size: usize,
+    /// When a client gives its physical connection back.
+    pub pool_mode: PoolMode,
+    /// Clients at most.
+    pub max_clients: usize,
+    /// Pools at most.
+    pub max_pools: usize,
+    /// Cancel requests under way at most.
+    pub max_cancels: usize,
+    /// Limits in time.
+    pub timeouts: Timeouts,
+    users: Vec<(String, StoredSecret)>,
+}
+
+impl Config {
+    /// The configuration that a connection string alone gives.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_conninfo(conninfo: &str, overrides: &Overrides) -> Result<Self, ConfigError> {
+        let file = File { server: conninfo.to_owned(), ..File::default() };
+        Self::build(file, overrides)
+    }
+
+    /// The configuration in a TOML text.
+    ///
+    /// # Errors
+    /// What is wrong with it, with the line.
+    pub fn from_toml(text: &str, overrides: &Overrides) -> Result<Self, ConfigError> {
+        let file: File = toml::from_str(text).map_err(|e| ConfigError(e.to_string()))?;
+        Self::build(file, overrides)
+    }
+
+    fn build(mut file: File, overrides: &Overrides) -> Result<Self, ConfigError> {
+        let server = Server::new(&file.server, file.dns_max_age);
+        file.server.zeroize();
+        let server = server?;
+        let listen = match (overrides.listen.is_empty(), file.listen.is_empty()) {
+            (false, _) => overrides.listen.clone(),
+            (true, false) => file.listen.iter().map(|l| l.parse()).collect::<Result<_, _>>()?,
+            (true, true) => vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))],
+        };
+        let mut users: Vec<(String, StoredSecret)> = Vec::new();
+        if let Some(path) = &file.user_list {
+            let text = std::fs::read(path)
+                .map(Zeroizing::new)
+                .map_err(|e| ConfigError(format!("user_list {}: {e}", path.display())))?;
+            let list = UserList::parse(&text).map_err(|e| ConfigError(format!("user_list {}: {e}", path.display())))?;
+            for name in list.names() {
+                if let Some(secret) = list.get(name) {
+                    users.push((String::from_utf8_lossy(name).into_owned(), secret.clone()));
+                }
+            }
+        }
+        for (name, mut secret) in file.users {
+            users.push((name, StoredSecret::parse(secret.as_bytes())));
+            secret.zeroize();
+        }
+
+        let named = overrides.auth.or(file.auth);
+        let auth = named.unwrap_or(if users.is_empty() { AuthMethod::Server } else { AuthMethod::ScramSha256 });
+        let beyond = listen.iter().find(|l| matches!(l, Listen::Tcp(a) if !a.ip().is_loopback()));
+        if let (Some(Listen::Tcp(address)), None) = (beyond, named) {
+            return Err(ConfigError(format!(
+                "listening on {address} makes the server reachable from other machines: name an authentication method \
+                 (auth = \"scram-sha-256\" with users in a configuration file, or --auth)"
+            )));
+        }
+        if let (Some(Listen::Tcp(address)), AuthMethod::Server) = (beyond, auth) {
+            return Err(ConfigError(format!(
+                "authentication as the server asks works on loopback only, because the server judges pgusher's own address; \
+                 to listen on {address}, name another method"
+            )));
+        }
+        if matches!(auth, AuthMethod::ScramSha256 | AuthMethod::Md5 | AuthMethod::Plain) && users.is_empty() {
+            return Err(ConfigError(
+                "this authentication method needs users: [users] or user_list in the configuration file".into(),
+            ));
+        }
+        let workers = overrides.workers.or(file.workers).unwrap_or_else(default_workers);
+        if !(1..=64).contains(&workers) {
+            return Err(ConfigError(format!("workers must be between 1 and 64, not {workers}")));
+        }
+        let pool_size = overrides.pool_size.or(file.pool_size).unwrap_or(20);
+        if pool_size == 0 {
+            return Err(ConfigError("pool_size must be at least 1".into()));
+        }
+        Ok(Self {
+            server,
+            listen,
+            auth,
+            workers,
+            pool_size,
+            pool_mode: overrides.pool_mode.or(file.pool_mode).unwrap_or(PoolMode::Transaction),
+            max_clients: file.max_clients.unwrap_or(20_000),
+            max_pools: file.max_pools.unwrap_or(1_000),
+            max_cancels: file.max_cancels.unwrap_or(100),
+            timeouts: file.timeouts,
+            users,
+        })
+    }
+
+    /// What the configuration says we log in to the server with in the name of `user`.
+    pub fn login_for(&self, user: &str) -> Option<Login> {
+        if user == self.server.user() {
+            if let Some(password) = self.server.password() {
+                return Some(Login::Password(password.clone()));
+            }
+        }
+        match self.users.iter().find(|(name, _)| name == user) {
+            Some((_, StoredSecret::Plain(password))) => Some(Login::Password(password.clone())),
+            Some((_, StoredSecret::Md5(hash))) => Some(Login::Md5(hash.clone())),
+            _ => None,
+        }
+    }
+
+    /// The users as the workers need them: for SCRAM, plain passwords are made into verifiers here, once.
+    ///
+    /// # Errors
+    /// A password that no verifier can be made of.
+    pub fn user_list(&self, salt: impl Fn(&str) -> [u8; pgusher_auth::SALT_LEN]) -> Result<UserList, ConfigError> {
+        let secrets = self.users.iter().map(|(name, secret)| match secret {
+            StoredSecret::Plain(password) if self.auth == AuthMethod::ScramSha256 => {
+                Verifier::from_password(password, &salt(name), 4096)
+                    .map(|verifier| (name.as_bytes().to_vec(), StoredSecret::Scram(verifier)))
+                    .map_err(|e| ConfigError(format!("password of user \"{name}\": {e}")))
+            }
+            secret => Ok((name.as_bytes().to_vec(), secret.clone())),
+        });
+        secrets.collect()
+    }
+}
+
+/// Half of the processors: the servers need the other half.
+fn default_workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2)).min(8)
+}
