@@ -10,6 +10,7 @@ use crate::account::Account;
 use crate::binaries::Binaries;
 use crate::error::{Error, Result};
 use crate::home::{Home, TemplateKey};
+use crate::process::spawn_tied;
 use crate::server::Server;
 
 /// What the server asks of its clients (the last column of `pg_hba.conf`).
@@ -182,7 +183,7 @@ impl Builder {
         }
         let folder = home.new_folder()?;
         let made = self
-            .make_cluster(home, &binaries, &folder)
+            .make_cluster(&home, &binaries, &folder)
             .and_then(|()| Server::start(home.account(), binaries, folder.clone(), self.superuser, self.password));
         if made.is_err() {
             let _ = fs::remove_dir_all(&folder);
@@ -284,7 +285,7 @@ impl Builder {
         let statement =
             format!("ALTER ROLE \"{}\" PASSWORD {}\n", self.superuser.replace('"', "\"\""), quote_literal(password));
         let what = "setting the superuser's password";
-        let mut child = command.spawn().map_err(Error::io(what))?;
+        let mut child = spawn_tied(command).map_err(Error::io(what))?;
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(statement.as_bytes()).map_err(Error::io(what))?;
         }

@@ -1,57 +1,25 @@
-//! The folder of this process's servers, and the guard that clears up after the process.
-//!
-//! All servers and the templates that they are copied from live in one folder, private to the account of the server. The guard
-//! is a small shell script that reads a pipe to which nobody writes: the read ends when this process has ended, by whatever
-//! cause, and then the guard stops what still runs in the folder and removes it.
+//! The folder of this process's servers: all of them and the templates that they are copied from live in one folder, private
+//! to the account of the server, under a guard that removes it (see `guard`).
 
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::account::{Account, server_account};
 use crate::binaries::Binaries;
 use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::process::spawn_tied;
 
 /// The smallest `sun_path` of the systems at hand is 104 bytes with its final zero (macOS; Linux has 108).
 const SOCKET_PATH_LIMIT: usize = 103;
 /// What follows the temporary folder: `/pgusher-xxxxxx`, `/` and a number, and the name of the socket.
 const SOCKET_PATH_REST: usize = "/pgusher-xxxxxx/9999/.s.PGSQL.65535".len();
-
-/// Argument 1: the folder. The waits are bounded: a postmaster that ignores SIGQUIT for 5 s is killed. A postmaster that was
-/// killed has left its System V segment, which its lock file names in line 7 (`src/include/utils/pidfile.h`).
-const GUARD: &str = r#"
-trap '' HUP INT QUIT TERM
-while read -r _; do :; done
-postmasters() {
-    for file in "$1"/*/data/postmaster.pid; do
-        [ -f "$file" ] && read -r pid < "$file" && [ "$pid" -gt 1 ] 2>/dev/null && echo "$pid"
-    done
-}
-pids=$(postmasters "$1")
-signal=QUIT
-i=0
-while [ $i -lt 120 ]; do
-    alive=
-    for pid in $pids; do kill -0 "$pid" 2>/dev/null && alive="$alive $pid"; done
-    [ -z "$alive" ] && break
-    [ $i -ge 100 ] && signal=KILL
-    [ $((i % 20)) -eq 0 ] && kill -$signal $alive 2>/dev/null
-    i=$((i + 1))
-    sleep 0.05
-done
-for file in "$1"/*/data/postmaster.pid; do
-    [ -f "$file" ] || continue
-    segment=$(sed -n '7s/^ *[0-9][0-9]* *//p' "$file")
-    [ -n "$segment" ] && ipcrm -m "$segment" 2>/dev/null
-done
-rm -rf "$1" || { sleep 1; rm -rf "$1"; }
-"#;
 
 /// What makes two clusters start from the same template.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -65,28 +33,43 @@ pub(crate) struct TemplateKey {
 #[derive(Debug)]
 pub(crate) struct Home {
     account: Account,
-    root: PathBuf,
+    guard: Guard,
     next: AtomicU32,
     templates: Mutex<HashMap<TemplateKey, PathBuf>>,
-    /// The guard's pipe: closed by the kernel when this process ends.
-    _pipe: Option<ChildStdin>,
+}
+
+/// The one of this process, once it was needed.
+static HOME: Mutex<Option<Arc<Home>>> = Mutex::new(None);
+
+/// Takes away everything that this crate has made for this process, and waits until it is gone: servers that still run are
+/// stopped, and the folder is removed. Without this call the same happens soon after the end of the program; a program that
+/// wants nothing to be left at the moment of its end calls it when its servers are dropped. A server that is started after
+/// it gets a new folder.
+///
+/// # Errors
+/// When something is still there after 60 s.
+pub fn clear_away() -> Result<()> {
+    let home = HOME.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match home.map(Arc::try_unwrap) {
+        None => Ok(()),
+        Some(Ok(home)) => home.guard.finish(),
+        // A server is being made at this moment; the guard acts when that has returned.
+        Some(Err(_)) => Err(Error::Option("a private server is being started".into())),
+    }
 }
 
 impl Home {
-    /// The home of this process, made at the first call.
-    pub(crate) fn get() -> Result<&'static Home> {
-        static HOME: OnceLock<Home> = OnceLock::new();
-        static MAKING: Mutex<()> = Mutex::new(());
-        if let Some(home) = HOME.get() {
-            return Ok(home);
+    /// The home of this process, made when there is none. A failure is not remembered: the next caller tries again.
+    pub(crate) fn get() -> Result<Arc<Home>> {
+        let mut slot = HOME.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*slot {
+            Some(home) => Ok(Arc::clone(home)),
+            None => {
+                let home = Arc::new(Home::make()?);
+                *slot = Some(Arc::clone(&home));
+                Ok(home)
+            }
         }
-        // One at a time, and a failure is not remembered: the next caller tries again.
-        let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(home) = HOME.get() {
-            return Ok(home);
-        }
-        let home = Home::make()?;
-        Ok(HOME.get_or_init(|| home))
     }
 
     fn make() -> Result<Home> {
@@ -95,18 +78,9 @@ impl Home {
         let mut bases = vec![std::env::temp_dir(), PathBuf::from("/tmp")];
         bases.dedup();
         for base in bases {
-            match make_root(&base, &account) {
-                Ok(root) => {
-                    let pipe = start_guard(&account, &root).inspect_err(|_| {
-                        let _ = fs::remove_dir_all(&root);
-                    })?;
-                    return Ok(Home {
-                        account,
-                        root,
-                        next: AtomicU32::new(1),
-                        templates: Mutex::new(HashMap::new()),
-                        _pipe: pipe,
-                    });
+            match guarded_folder(&base, &account) {
+                Ok(guard) => {
+                    return Ok(Home { account, guard, next: AtomicU32::new(1), templates: Mutex::new(HashMap::new()) });
                 }
                 Err(e) => failure = Some(e),
             }
@@ -121,7 +95,7 @@ impl Home {
     /// A new, empty folder for one server; private to the account.
     pub(crate) fn new_folder(&self) -> Result<PathBuf> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let folder = self.root.join(number.to_string());
+        let folder = self.guard.folder().join(number.to_string());
         let what = format!("creating {}", folder.display());
         fs::create_dir(&folder).map_err(Error::io(what.clone()))?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(Error::io(what.clone()))?;
@@ -136,7 +110,7 @@ impl Home {
             match templates.get(key) {
                 Some(path) => path.clone(),
                 None => {
-                    let path = self.root.join(format!("template{}", templates.len()));
+                    let path = self.guard.folder().join(format!("template{}", templates.len()));
                     initdb(&self.account, binaries, key, &path)?;
                     templates.insert(key.clone(), path.clone());
                     path
@@ -149,37 +123,14 @@ impl Home {
     }
 }
 
-fn make_root(base: &Path, account: &Account) -> Result<PathBuf> {
+/// As root, the account may be kept out of `base` (a TMPDIR of root's own); then this fails.
+fn guarded_folder(base: &Path, account: &Account) -> Result<Guard> {
+    // The server and the guard work in other folders than this program.
+    let base = std::path::absolute(base).map_err(Error::io("finding the temporary folder"))?;
     if base.as_os_str().as_bytes().len() + SOCKET_PATH_REST > SOCKET_PATH_LIMIT {
         return Err(Error::Option(format!("the path {} is too long for a Unix socket in it", base.display())));
     }
-    let what = format!("creating a folder in {}", base.display());
-    // 0700 from the start; the name cannot be guessed and an existing name is not taken.
-    let root = tempfile::Builder::new()
-        .prefix("pgusher-")
-        .permissions(fs::Permissions::from_mode(0o700))
-        .tempdir_in(base)
-        .map_err(Error::io(what.clone()))?;
-    account.own(root.path()).map_err(Error::io(what))?;
-    // As root, the account may be kept out of the folder above (a TMPDIR of root's own).
-    let mut entry = account.command("sh");
-    entry.args(["-c", "cd \"$1\" && test -w ."]).arg("sh").arg(root.path());
-    run(entry, "sh")?;
-    Ok(root.keep())
-}
-
-fn start_guard(account: &Account, root: &Path) -> Result<Option<ChildStdin>> {
-    let mut guard = account.command("sh");
-    guard
-        .args(["-c", GUARD, "pgusher-guard"])
-        .arg(root)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        // Out of reach of a Ctrl-C at the terminal.
-        .process_group(0);
-    let mut child = guard.spawn().map_err(Error::io("starting sh"))?;
-    Ok(child.stdin.take())
+    Guard::start(account, &base)
 }
 
 fn initdb(account: &Account, binaries: &Binaries, key: &TemplateKey, path: &Path) -> Result<()> {
@@ -198,9 +149,12 @@ fn initdb(account: &Account, binaries: &Binaries, key: &TemplateKey, path: &Path
     attempt("C.UTF-8").or_else(|first| attempt("C").map_err(|_| first))
 }
 
-/// Runs a command to its end; returns its standard output.
+/// Runs a command to its end, which is at the latest the end of this program; returns its standard output.
 pub(crate) fn run(mut command: Command, name: &str) -> Result<String> {
-    let output = command.stdin(Stdio::null()).output().map_err(Error::io(format!("starting {name}")))?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = spawn_tied(command)
+        .and_then(|child| child.wait_with_output())
+        .map_err(Error::io(format!("starting {name}")))?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(stdout);

@@ -2,7 +2,7 @@
 //!
 //! [`Server::builder`] finds the server's programs on this machine, makes a cluster in a temporary folder, starts it on a
 //! free port of 127.0.0.1 and on a Unix socket, and takes all of it away again: at drop, at the end of the program, after
-//! Ctrl-C, and when the program is killed.
+//! Ctrl-C, and when the program is killed. [`clear_away`] does it at once.
 //!
 //! It is not a way to run a database that anybody needs tomorrow: nothing survives the program that started it, and by
 //! default nothing is written durably.
@@ -19,6 +19,7 @@ mod account;
 mod binaries;
 mod builder;
 mod error;
+mod guard;
 mod home;
 mod install;
 mod port;
@@ -29,6 +30,7 @@ pub use account::{Account, server_account};
 pub use binaries::{Binaries, Version};
 pub use builder::{Auth, Builder};
 pub use error::{Error, Result};
+pub use home::clear_away;
 pub use port::free_port;
 pub use process::{Process, Signal};
 pub use server::{Server, StopMode};

@@ -2,7 +2,7 @@
 //!
 //! On Linux the kernel sends a child the chosen signal when the *thread* that started it ends, so all of them are started by
 //! one thread that lives as long as the program. Elsewhere only the drop of [`Process`] ends a child; the server itself is
-//! also ended by the guard (see `home`).
+//! also ended by the guard (see `guard`).
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -32,11 +32,8 @@ impl Process {
     }
 
     /// Starts the command; `farewell` is sent to it when this program ends before it.
-    pub(crate) fn spawn_with(mut command: Command, farewell: Signal) -> io::Result<Process> {
-        own_session(&mut command);
-        ends_with_parent(&mut command, farewell);
-        let child = on_keeper(move || command.spawn())??;
-        Ok(Process { child })
+    pub(crate) fn spawn_with(command: Command, farewell: Signal) -> io::Result<Process> {
+        Ok(Process { child: spawn(command, farewell)? })
     }
 
     /// The process number.
@@ -107,6 +104,17 @@ impl Drop for Process {
         // Nothing more can be done about a failure here; the kernel ends the child together with this program.
         let _ = self.kill();
     }
+}
+
+/// Starts a command that somebody waits for, such as `initdb`: as [`Process::spawn`], but its drop does not end it.
+pub(crate) fn spawn_tied(command: Command) -> io::Result<Child> {
+    spawn(command, Signal::KILL)
+}
+
+fn spawn(mut command: Command, farewell: Signal) -> io::Result<Child> {
+    own_session(&mut command);
+    ends_with_parent(&mut command, farewell);
+    on_keeper(move || command.spawn())?
 }
 
 /// Makes the child the leader of a new session and of a new process group.

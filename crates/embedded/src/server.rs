@@ -15,6 +15,9 @@ use crate::process::{Process, Signal};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// A backend that gets SIGQUIT while it allocates memory can hang. The postmaster kills such ones after 5 s
+/// (SIGKILL_CHILDREN_AFTER_SECS in postmaster.c), and only it can: a postmaster that is killed earlier leaves them behind.
+const QUIT_LIMIT: Duration = Duration::from_secs(20);
 /// Another program may take the port between the choice and the start.
 const PORT_ATTEMPTS: u32 = 5;
 
@@ -299,7 +302,7 @@ impl Server {
             Ok(()) => self.postmaster = Some(postmaster),
             Err(_) => {
                 let _ = postmaster.signal(Signal::QUIT);
-                let _ = postmaster.wait(Duration::from_secs(5));
+                let _ = postmaster.wait(QUIT_LIMIT);
             }
         }
         ready
@@ -345,7 +348,7 @@ impl Drop for Server {
         if let Some(mut postmaster) = self.postmaster.take() {
             let _ = postmaster.signal(Signal::QUIT);
             // Dropping it kills it in the end.
-            let _ = postmaster.wait(Duration::from_secs(5));
+            let _ = postmaster.wait(QUIT_LIMIT);
         }
         remove_segment(&self.account, &self.data_dir());
         let _ = fs::remove_dir_all(&self.folder);

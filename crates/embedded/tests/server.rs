@@ -14,7 +14,7 @@ fn within_ten_seconds(mut done: impl FnMut() -> bool) -> bool {
         if done() {
             return true;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(5));
     }
     false
 }
@@ -168,22 +168,125 @@ fn hold_a_server_when_asked() {
     let text = format!("{}\n{}\n", server.postmaster_pid().unwrap(), server.socket_dir().display());
     let report = PathBuf::from(report);
     std::fs::write(report.with_extension("part"), text).unwrap();
+    let home = server.socket_dir().parent().unwrap().to_path_buf();
     std::fs::rename(report.with_extension("part"), report).unwrap();
+    if std::env::var_os(CLEAR).is_some() {
+        drop(server);
+        assert!(home.exists(), "templates are kept for the next server");
+        pgusher_embedded::clear_away().unwrap();
+        assert!(!home.exists());
+        pgusher_embedded::clear_away().unwrap();
+        let again = Server::builder().start().unwrap();
+        assert_eq!(again.psql("postgres", "select 1").unwrap(), "1");
+        let (pid, home) = (again.postmaster_pid().unwrap(), again.socket_dir().parent().unwrap().to_path_buf());
+        // Also with a server that nobody has dropped.
+        pgusher_embedded::clear_away().unwrap();
+        assert!(!home.exists());
+        drop(again);
+        assert!(!alive(pid));
+        return;
+    }
     std::thread::sleep(Duration::from_secs(60));
     drop(server);
+}
+
+/// With this variable set as well, the holder clears away instead of waiting.
+const CLEAR: &str = "PGUSHER_EMBEDDED_TEST_CLEAR";
+
+fn holder(report: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "hold_a_server_when_asked"])
+        .env(HOLD, report)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
+    command
+}
+
+#[test]
+fn cleared_away_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let output =
+        holder(&folder.path().join("report")).env(CLEAR, "1").stderr(std::process::Stdio::piped()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(folder.path().join("report").exists());
+}
+
+/// The paths below `folder`, relative to it; those that vanish meanwhile are left out.
+fn paths_below(folder: &Path, prefix: &Path, depth: u32, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let relative = prefix.join(entry.file_name());
+        if depth > 0 && entry.path().is_dir() {
+            paths_below(&entry.path(), &relative, depth - 1, into);
+        }
+        into.push(relative);
+    }
+}
+
+/// The processes that work in `folder` or below it.
+fn processes_in(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder)) {
+            found.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    found
+}
+
+/// Killed at each step of making a server, the program leaves nothing: `initdb`, the copy and the postmaster are still writing
+/// at that moment.
+#[test]
+fn nothing_is_left_after_a_kill_at_any_step() {
+    type Reached = fn(&Path) -> bool;
+    let steps: [(&str, Reached); 6] = [
+        ("the folder", |p| p.components().count() == 1),
+        ("initdb begins", |p| p.ends_with("template0")),
+        ("initdb goes on", |p| p.ends_with("template0/base/1")),
+        ("the copy", |p| p.ends_with("1/data/base")),
+        ("settings", |p| p.ends_with("1/data/pgusher.conf")),
+        ("the postmaster", |p| p.ends_with("1/data/postmaster.pid")),
+    ];
+    // Three tries at a time, as the guards have to hold while the machine is busy.
+    for group in steps.chunks(3) {
+        std::thread::scope(|scope| {
+            for (name, reached) in group {
+                scope.spawn(move || killed_at(name, *reached));
+            }
+        });
+    }
+}
+
+fn killed_at(name: &str, reached: fn(&Path) -> bool) {
+    // Like /tmp, so that every account may use it, and short enough for a socket.
+    let folder = tempfile::Builder::new().prefix("pge").tempdir_in("/tmp").unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
+    let report = tempfile::tempdir().unwrap();
+    let mut holder = holder(&report.path().join("report")).env("TMPDIR", folder.path()).spawn().unwrap();
+    let seen = within_ten_seconds(|| {
+        let mut paths = Vec::new();
+        paths_below(folder.path(), Path::new(""), 4, &mut paths);
+        paths.iter().any(|path| reached(path))
+    });
+    let killed = holder.kill();
+    holder.wait().unwrap();
+    assert!(seen, "{name}: never reached");
+    killed.unwrap();
+    let empty = || std::fs::read_dir(folder.path()).unwrap().next().is_none();
+    let end = Instant::now() + Duration::from_secs(60);
+    while !(empty() && processes_in(folder.path()).is_empty()) {
+        let mut paths = Vec::new();
+        paths_below(folder.path(), Path::new(""), 2, &mut paths);
+        assert!(Instant::now() < end, "{name}: {paths:?}, processes {:?}", processes_in(folder.path()));
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Starts this test program once more, as a program that holds a server, and ends it with the signal.
 fn nothing_is_left_after(signal: Signal) {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report");
-    let mut holder = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "hold_a_server_when_asked"])
-        .env(HOLD, &report)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut holder = holder(&report).spawn().unwrap();
     let started = within_ten_seconds(|| report.exists());
     if !started {
         let _ = holder.kill();
