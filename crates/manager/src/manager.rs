@@ -9,6 +9,7 @@ use pgusher_auth::MockSecret;
 use pgusher_pool::WorkerId;
 use rand::RngCore;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,7 @@ pub enum StartError {
 /// A running manager. Dropping it stops it at once.
 pub struct Manager {
     addresses: Vec<String>,
+    shared: Arc<Shared>,
     post: Arc<Post>,
     workers: Vec<JoinHandle<()>>,
     control: Option<Control>,
@@ -78,7 +80,7 @@ impl Manager {
             let worker = Worker::new(me, shared.clone(), post.clone(), control.questions(), mailbox, own)?;
             workers.push(std::thread::Builder::new().name(format!("worker {index}")).spawn(move || worker.run())?);
         }
-        Ok(Self { addresses, post, workers, control: Some(control), shutdown })
+        Ok(Self { addresses, shared, post, workers, control: Some(control), shutdown })
     }
 
     /// What it listens on: `ADDRESS:PORT` or the path of a Unix socket.
@@ -88,6 +90,7 @@ impl Manager {
 
     /// Begins to drain: no new clients, and those that are connected are closed at the end of their transactions.
     pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::Relaxed);
         for worker in 0..self.workers.len() {
             self.post.send(WorkerId(u8::try_from(worker).unwrap_or(u8::MAX)), Letter::Core(Mail::Drain));
         }

@@ -9,7 +9,7 @@ use pgusher_pool::Pool;
 use pgusher_session::Settings;
 use pgusher_session::settings::{Interned, Interner};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 pub use crate::upstream::{ServerAddress, Upstream};
@@ -34,6 +34,8 @@ pub struct PoolEntry {
     pub login: ArcSwapOption<Login>,
     /// What clients are told at login; `None` until the first server has said it.
     pub welcome: ArcSwapOption<Welcome>,
+    /// The server did not let us in with what we have. Nobody tries again until a client brings something new.
+    pub refused: AtomicBool,
 }
 
 /// A role and a database.
@@ -62,6 +64,8 @@ pub struct Shared {
     pub clients: AtomicUsize,
     /// Cancel requests under way.
     pub cancels: AtomicUsize,
+    /// The manager shuts down; nothing new is begun.
+    pub draining: AtomicBool,
     pools: RwLock<Pools>,
     all_pools: ArcSwap<Vec<Arc<PoolEntry>>>,
 }
@@ -81,6 +85,7 @@ impl Shared {
             mock,
             clients: AtomicUsize::new(0),
             cancels: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
             pools: RwLock::default(),
             all_pools: ArcSwap::default(),
         }
@@ -123,8 +128,9 @@ impl Shared {
             database: database.into(),
             user: user.into(),
             seats: Pool::new(self.config.workers, self.config.pool_size),
-            login: ArcSwapOption::empty(),
+            login: ArcSwapOption::from(self.config.login_for(user).map(Arc::new)),
             welcome: ArcSwapOption::empty(),
+            refused: AtomicBool::new(false),
         });
         pools.entry(database.into()).or_default().insert(user.into(), pool.clone());
         all.push(pool.clone());

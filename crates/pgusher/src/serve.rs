@@ -26,6 +26,10 @@ pub(crate) struct Args {
     /// Physical connections of each pool, at most [default: 20].
     #[arg(long, value_name = "N")]
     pool_size: Option<usize>,
+    /// Physical connections that each pool keeps open, whether or not they are used [default: 1 for the user and database of
+    /// SERVER, 0 for others].
+    #[arg(long, value_name = "N")]
+    min_pool_size: Option<usize>,
     /// When a client gives its physical connection back [default: transaction].
     #[arg(long, value_enum)]
     pool_mode: Option<Mode>,
@@ -94,6 +98,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         listen: args.listen,
         workers: args.workers,
         pool_size: args.pool_size,
+        min_pool_size: args.min_pool_size,
         pool_mode: args.pool_mode.map(Into::into),
         auth: args.auth.map(Into::into),
     };

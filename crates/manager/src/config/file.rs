@@ -16,6 +16,7 @@ pub(super) struct File {
     pub(super) auth: Option<AuthMethod>,
     pub(super) workers: Option<usize>,
     pub(super) pool_size: Option<usize>,
+    pub(super) min_pool_size: Option<usize>,
     pub(super) pool_mode: Option<PoolMode>,
     pub(super) max_clients: Option<usize>,
     pub(super) max_pools: Option<usize>,

@@ -35,6 +35,8 @@ pub struct Overrides {
     pub workers: Option<usize>,
     /// Physical connections of a pool.
     pub pool_size: Option<usize>,
+    /// Physical connections that each pool keeps open.
+    pub min_pool_size: Option<usize>,
     /// When a client gives its physical connection back.
     pub pool_mode: Option<PoolMode>,
     /// How clients prove their identity.
@@ -54,6 +56,9 @@ pub struct Config {
     pub workers: usize,
     /// Physical connections of a pool at most.
     pub pool_size: usize,
+    /// Physical connections that each pool keeps open; `None`: one for the user and database of the connection string,
+    /// none for the others.
+    pub min_pool_size: Option<usize>,
     /// When a client gives its physical connection back.
     pub pool_mode: PoolMode,
     /// Clients at most.
@@ -140,12 +145,17 @@ impl Config {
         if pool_size == 0 {
             return Err(ConfigError("pool_size must be at least 1".into()));
         }
+        let min_pool_size = overrides.min_pool_size.or(file.min_pool_size);
+        if let Some(min) = min_pool_size.filter(|min| *min > pool_size) {
+            return Err(ConfigError(format!("min_pool_size ({min}) must not be greater than pool_size ({pool_size})")));
+        }
         Ok(Self {
             server,
             listen,
             auth,
             workers,
             pool_size,
+            min_pool_size,
             pool_mode: overrides.pool_mode.or(file.pool_mode).unwrap_or(PoolMode::Transaction),
             max_clients: file.max_clients.unwrap_or(20_000),
             max_pools: file.max_pools.unwrap_or(1_000),
@@ -167,6 +177,16 @@ impl Config {
             Some((_, StoredSecret::Md5(hash))) => Some(Login::Md5(hash.clone())),
             _ => None,
         }
+    }
+
+    /// Is this the user and database of the connection string, whose pool is opened before a client comes?
+    pub fn is_own(&self, database: &str, user: &str) -> bool {
+        user == self.server.user() && self.server.database.as_deref() == Some(database)
+    }
+
+    /// How many physical connections a pool keeps open.
+    pub fn kept_open(&self, database: &str, user: &str) -> usize {
+        self.min_pool_size.unwrap_or_else(|| usize::from(self.is_own(database, user)))
     }
 
     /// The users as the workers need them: for SCRAM, plain passwords are made into verifiers here, once.

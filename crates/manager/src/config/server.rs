@@ -3,7 +3,7 @@
 
 use super::ConfigError;
 use pgusher_auth::Password;
-use pgusher_client::conninfo::{Environment, Keyword, Params};
+use pgusher_client::conninfo::{Environment, Keyword, Params, PassQuery, password_from_file};
 use pgusher_client::{Config as Conninfo, Host, Place, TargetSessionAttrs};
 use std::fmt;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Server {
         let mut params = Params::parse(conninfo).map_err(|e| wrong(&e))?;
         environment.complete(&mut params).map_err(|e| wrong(&e))?;
         let database = params.get(Keyword::Dbname).filter(|name| !name.is_empty()).map(str::to_owned);
-        let conninfo = Conninfo::resolve(params, &environment).map_err(|e| wrong(&e))?;
+        let mut conninfo = Conninfo::resolve(params, &environment).map_err(|e| wrong(&e))?;
         if conninfo.hosts.is_empty() {
             return Err(ConfigError("the server's connection string names no host".into()));
         }
@@ -47,6 +47,19 @@ impl Server {
                     conninfo.tls.mode.name()
                 )));
             }
+        }
+        if let (None, Some(file), Some(host)) = (&conninfo.password, &conninfo.passfile, conninfo.hosts.first()) {
+            let query = PassQuery {
+                host: &host.passfile_name,
+                port: host.port,
+                dbname: &conninfo.dbname,
+                user: &conninfo.user,
+            };
+            let (password, warning) = password_from_file(file, query);
+            if let Some(warning) = warning {
+                tracing::warn!("{warning}");
+            }
+            conninfo.password = password;
         }
         let seconds = dns_max_age_s.unwrap_or(DNS_MAX_AGE);
         Ok(Self {

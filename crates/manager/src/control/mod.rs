@@ -3,6 +3,7 @@
 //! A few plain threads that answer [`Question`]s by mail. Their number is bounded, and so is what an unauthenticated client
 //! can make them do: one connection attempt or one key derivation at a time each.
 
+mod ahead;
 mod chooser;
 mod probe;
 mod upkeep;

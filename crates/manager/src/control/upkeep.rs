@@ -1,7 +1,9 @@
-//! What has to be seen to from time to time: whether the address of the server is still the right one.
+//! What has to be seen to from time to time: whether the address of the server is still the right one, and whether each pool
+//! has the physical connections that it keeps open ahead of need.
 //!
 //! One thread that workers tell what they notice. It is the only one that changes the address.
 
+use super::ahead::Ahead;
 use super::chooser::{Choice, Chooser};
 use crate::core::Mail;
 use crate::shared::{ServerAddress, Shared};
@@ -27,9 +29,10 @@ pub(super) enum Remark {
 
 /// The thread's state.
 pub(super) struct Upkeep {
-    pub(super) shared: Arc<Shared>,
-    pub(super) post: Arc<Post>,
+    shared: Arc<Shared>,
+    post: Arc<Post>,
     chooser: Chooser,
+    ahead: Ahead,
     checked: Instant,
     doubted: bool,
     down: bool,
@@ -38,12 +41,13 @@ pub(super) struct Upkeep {
 impl Upkeep {
     pub(super) fn new(shared: Arc<Shared>, post: Arc<Post>) -> Self {
         let chooser = Chooser::new(&shared.config.server, shared.config.timeouts.server_connect());
-        Self { shared, post, chooser, checked: Instant::now(), doubted: false, down: false }
+        Self { shared, post, chooser, ahead: Ahead::default(), checked: Instant::now(), doubted: false, down: false }
     }
 
     /// Works until nobody can tell it anything any more.
     pub(super) fn run(mut self, remarks: &Receiver<Remark>) {
         loop {
+            self.ahead.look(&self.shared, &self.post);
             match remarks.recv_timeout(TURN) {
                 Ok(remark) => self.hear(remark),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -2,7 +2,7 @@
 
 use crate::auth::Facts;
 use crate::core::Origin;
-use crate::shared::ServerAddress;
+use crate::shared::{PoolEntry, ServerAddress};
 use pgusher_auth::{Derivation, ScramKeys};
 use pgusher_pool::{Micros, Seat, WorkerId};
 use pgusher_wire::Report;
@@ -117,6 +117,13 @@ pub enum Mail {
     },
     /// The address of the server has changed, or it is known that no address works.
     Moved,
+    /// Open one more physical connection if the pool has fewer than it keeps open, though nobody waits for one.
+    Ensure {
+        /// The pool.
+        pool: Arc<PoolEntry>,
+        /// How many it keeps open.
+        kept_open: usize,
+    },
     /// Shut down at transaction boundaries.
     Drain,
 }

@@ -9,6 +9,7 @@ use pgusher_auth::{AuthError, Mechanism, Password, ServerExchange, StoredSecret}
 use pgusher_pool::{Micros, Seat};
 use pgusher_wire::{Frame, Report, backend, frontend, sqlstate};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Core {
     pub(super) fn begin_authentication(&mut self, slot: u32, user: &str, database: &str) {
@@ -216,6 +217,7 @@ impl Core {
             None if shared.config.auth == AuthMethod::Server => pool.login.store(None),
             None => {}
         }
+        pool.refused.store(false, Ordering::Relaxed);
         client.pool = Some(pool.clone());
         if shared.config.pool_mode.is_session() {
             client.pin = Some(Pin::Session);

@@ -151,7 +151,8 @@ impl Core {
             while pool.seats.reopen() == Closed::Open {
                 self.open_server(&pool);
             }
-            for server in pool.seats.take_idle(self.me, idle) {
+            let keep = shared.config.kept_open(&pool.database, &pool.user);
+            for server in pool.seats.take_idle_above(keep, self.me, idle) {
                 self.close_server(server.slot);
             }
         }
@@ -176,6 +177,7 @@ impl Core {
             Mail::Facts { client, facts } => self.facts(client, facts),
             Mail::Keys { server, keys } => self.derived(server, keys.map(|k| *k)),
             Mail::Moved => self.moved(),
+            Mail::Ensure { pool, kept_open } => self.ensure(&pool, kept_open),
             Mail::Drain => self.drain(),
         }
     }

@@ -4,9 +4,11 @@ use super::Core;
 use super::client::{Pin, State, draining};
 use super::io::{ConnId, Mail, Output};
 use super::server::{Reset, Server, State as ServerState};
+use crate::shared::PoolEntry;
 use pgusher_pool::{Acquire, Closed, Release};
 use pgusher_pool::{Micros, Seat};
 use pgusher_wire::{Report, frontend, sqlstate};
+use std::sync::Arc;
 
 impl Core {
     /// A client needs a server. `login`: only to learn what the server says of itself. Returns the server if there is one
@@ -233,6 +235,13 @@ impl Core {
         s.state = ServerState::Idle;
         let release = s.pool.seats.release(seat, self.now);
         self.released(slot, release);
+    }
+
+    /// Opens a physical connection ahead of need.
+    pub(super) fn ensure(&mut self, pool: &Arc<PoolEntry>, kept_open: usize) {
+        if !self.draining && pool.seats.ensure(kept_open) {
+            self.open_server(pool);
+        }
     }
 
     /// The server is somewhere else now. Connections to where it was are closed as they become free; clients that could not

@@ -16,6 +16,7 @@ use pgusher_wire::scan::Scanner;
 use pgusher_wire::startup::{Version, write_startup};
 use pgusher_wire::{Frame, Report, frontend, sqlstate};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What a physical connection does.
 #[derive(Debug)]
@@ -346,6 +347,7 @@ impl Core {
         server.opened = self.now;
         let pool = server.pool.clone();
         pool.welcome.store(Some(Arc::new(Welcome { parameters })));
+        pool.refused.store(false, Ordering::Relaxed);
         server.state = State::Idle;
         let release = pool.seats.opened(seat, self.now);
         self.released(slot, release);
@@ -363,6 +365,7 @@ impl Core {
             // What was kept may be out of date: the password was changed. The next login begins anew.
             pool.login.store(self.shared.config.login_for(&pool.user).map(Arc::new));
             pool.welcome.store(None);
+            pool.refused.store(true, Ordering::Relaxed);
             self.shared.forget(&pool.user, &pool.database);
         }
         if speaks_against_server(&report.sqlstate) {
