@@ -267,11 +267,14 @@ impl Client {
         self.reply()
     }
 
-    /// Has anything come within this time?
+    /// Has nothing come within this time?
     pub fn is_silent(&mut self, time: Duration) -> bool {
-        self.stream.set_read_timeout(Some(time)).unwrap();
+        // A limit of zero would mean none.
+        self.stream.set_nonblocking(time.is_zero()).unwrap();
+        self.stream.set_read_timeout(Some(time).filter(|t| !t.is_zero()).or(Some(PATIENCE))).unwrap();
         let silent = self.at == self.buffer.len()
             && matches!(self.stream.peek(&mut [0]), Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+        self.stream.set_nonblocking(false).unwrap();
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         silent
     }
