@@ -22,16 +22,18 @@ else
     }
 fi
 
-# A postmaster that was killed has left its System V segment, named in line 7 of its lock file (src/include/utils/pidfile.h).
+# A server that was killed has left its System V segment, named in line 7 of its lock file (src/include/utils/pidfile.h).
+# initdb runs servers as well, in the folder of a template.
 remove_segments() {
-    for file in "$1"/*/data/postmaster.pid; do
+    for file in "$1"/*/data/postmaster.pid "$1"/*/postmaster.pid; do
         [ -f "$file" ] || continue
         segment=$(sed -n '7s/^ *[0-9][0-9]* *//p' "$file")
         [ -n "$segment" ] && ipcrm -m "$segment"
     done
 }
 
-# A postmaster gets some seconds to stop: it kills backends that do not react after five (SIGKILL_CHILDREN_AFTER_SECS). While
+# Most end by themselves: on Linux the kernel tells a postmaster to, and the helpers of initdb see the end of their input. The
+# others are told to after half a second. A postmaster gets some seconds to stop: it kills backends that do not react after five (SIGKILL_CHILDREN_AFTER_SECS). While
 # anything is written into the folder its removal may fail, so it is tried again until it has succeeded. The waits are bounded
 # by the clock: on a busy machine a turn takes much longer than its pause.
 begin=$(date +%s)
@@ -44,7 +46,7 @@ while [ $(($(date +%s) - begin)) -lt 90 ]; do
         [ -e "$1" ] || exit 0
     elif [ $(($(date +%s) - begin)) -ge 8 ]; then
         kill -KILL $pids
-    elif [ $((turn % 20)) -eq 0 ]; then
+    elif [ $((turn % 20)) -eq 10 ]; then
         kill -QUIT $pids
     fi
     turn=$((turn + 1))

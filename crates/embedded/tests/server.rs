@@ -282,6 +282,14 @@ fn killed_at(name: &str, reached: fn(&Path) -> bool) {
     }
 }
 
+/// Whether a System V segment is left that the process has made. False where there is no `ipcs`.
+fn has_shared_memory(creator: u32) -> bool {
+    let output = Command::new("ipcs").args(["-m", "-p"]).output().map(|o| o.stdout).unwrap_or_default();
+    // Columns of Linux: segment, owner, creator, last user.
+    let text = String::from_utf8_lossy(&output).into_owned();
+    text.lines().any(|line| line.split_whitespace().nth(2) == Some(creator.to_string().as_str()))
+}
+
 /// Starts this test program once more, as a program that holds a server, and ends it with the signal.
 fn nothing_is_left_after(signal: Signal) {
     let folder = tempfile::tempdir().unwrap();
@@ -297,12 +305,15 @@ fn nothing_is_left_after(signal: Signal) {
     let pid: u32 = lines.next().unwrap().parse().unwrap();
     let server_folder = PathBuf::from(lines.next().unwrap());
     assert!(alive(pid) && server_folder.exists());
+    let known = Command::new("ipcs").output().is_ok();
+    assert!(!known || !cfg!(target_os = "linux") || has_shared_memory(pid), "the test does not find shared memory");
     let holder_pid = Pid::from_raw(holder.id().try_into().unwrap()).unwrap();
     kill_process(holder_pid, signal).unwrap();
     holder.wait().unwrap();
     assert!(within_ten_seconds(|| !alive(pid)), "the postmaster {pid} still runs");
     let home = server_folder.parent().unwrap();
     assert!(within_ten_seconds(|| !home.exists()), "{} is still there", home.display());
+    assert!(!has_shared_memory(pid), "the shared memory of {pid} is still there");
 }
 
 #[test]

@@ -120,7 +120,9 @@ pub fn run(
     begin(1);
     let mut server = Server::builder().start()?;
     let direct = server_conninfo(&server);
-    report.environment.server = Some(prepare(&direct)?);
+    if !stop.load(Ordering::Relaxed) {
+        report.environment.server = Some(prepare(&direct)?);
+    }
     report.environment.targets.insert("direct".to_owned(), DIRECT.to_owned());
     let mut series = |conninfo: &str, side| -> Result<(), Error> {
         thread::sleep(COME_BACK);

@@ -68,7 +68,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let interrupted = stop.load(Ordering::Relaxed);
     let report = match result {
         Ok(report) => report,
-        Err(_) if interrupted => return Ok(Exit::Interrupted),
+        Err(_) if interrupted => {
+            eprintln!("pgusher: interrupted");
+            return Ok(Exit::Interrupted);
+        }
         Err(error) => return Err(error.into()),
     };
     let measured = !report.connections.is_empty();
@@ -80,6 +83,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
             let json = serde_json::to_string_pretty(&report)? + "\n";
             files::write(Some(path), args.force, &json)?;
         }
+    } else if interrupted {
+        eprintln!("pgusher: interrupted before anything was measured");
     }
     Ok(match (interrupted, failed(&report)) {
         (true, _) => Exit::Interrupted,

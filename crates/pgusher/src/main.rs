@@ -59,11 +59,17 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Reconnect(args)) => bench_reconnect::run(args),
         Command::Demo(args) => demo::run(args),
     };
-    match result {
-        Ok(exit) => exit.into(),
+    let exit = result.unwrap_or_else(|error| {
+        eprintln!("pgusher: error: {error:#}");
+        Exit::Usage
+    });
+    // A private server's guard would do it after the end of the program; what this program has started is gone before.
+    match pgusher_embedded::clear_away() {
+        Ok(()) => exit,
         Err(error) => {
-            eprintln!("pgusher: error: {error:#}");
-            Exit::Usage.into()
+            eprintln!("pgusher: error: something is left of the private server: {error}");
+            if matches!(exit, Exit::Ok) { Exit::SomeFailed } else { exit }
         }
     }
+    .into()
 }

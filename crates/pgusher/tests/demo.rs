@@ -79,4 +79,7 @@ fn interrupted_it_takes_everything_away() {
     let status = process.wait(Duration::from_secs(20)).expect("waited").expect("ended");
     assert_eq!(status.code(), Some(130), "{text}");
     assert!(text.contains("first connection after a restart") && text.contains("It was interrupted"), "{text}");
+    // At the end of the program, not some time after it: nothing here depends on how busy the machine is.
+    let left: Vec<_> = fs::read_dir(private.path()).expect("the folder").map(|e| e.expect("an entry").path()).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
