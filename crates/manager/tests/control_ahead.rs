@@ -10,6 +10,10 @@ use support::*;
 const BACKENDS: &str = "select coalesce(string_agg(pid::text, ' ' order by pid), '') from pg_stat_activity \
                         where datname = 'app' and backend_type = 'client backend'";
 
+fn ahead(workers: usize) -> Overrides {
+    Overrides { min_pool_size: None, ..overrides(workers, 5) }
+}
+
 fn start() -> Server {
     let server = Server::builder().start().unwrap();
     server.psql("postgres", "create database app").unwrap();
@@ -33,7 +37,7 @@ fn pid(manager: &Manager, database: &str) -> String {
 fn the_first_client_finds_a_connection() {
     let mut server = start();
     for workers in [1, 2] {
-        let manager = manager_for(&server, "", &overrides(workers, 5));
+        let manager = manager_for(&server, "", &ahead(workers));
         eventually(Duration::from_secs(5), "a connection without a client", || backends_of(&server).len() == 1);
         assert_eq!(pid(&manager, "app"), backends_of(&server)[0]);
         server.restart().unwrap();
@@ -48,7 +52,7 @@ fn the_first_client_finds_a_connection() {
 #[test]
 fn as_many_as_are_configured() {
     let server = start();
-    let manager = manager_for(&server, "min_pool_size = 3", &overrides(2, 5));
+    let manager = manager_for(&server, "min_pool_size = 3", &ahead(2));
     eventually(Duration::from_secs(5), "three connections", || backends_of(&server).len() == 3);
     // Those that are in use count as well.
     let mut client = Client::new(&manager, "app");
@@ -63,19 +67,19 @@ fn as_many_as_are_configured() {
     assert_eq!(client.query("commit").done, ["COMMIT"]);
     drop(manager);
 
-    let manager = manager_for(&server, "", &Overrides { min_pool_size: Some(0), ..overrides(1, 5) });
+    let manager = manager_for(&server, "", &Overrides { min_pool_size: Some(0), ..ahead(1) });
     std::thread::sleep(Duration::from_millis(800));
     assert_eq!(backends_of(&server).len(), 0);
     drop(manager);
 
-    let wrong = Config::from_toml("server = \"host=/tmp\"\nmin_pool_size = 9", &overrides(1, 5)).err().unwrap();
+    let wrong = Config::from_toml("server = \"host=/tmp\"\nmin_pool_size = 9", &ahead(1)).err().unwrap();
     assert!(wrong.to_string().contains("min_pool_size"), "{wrong}");
 }
 
 #[test]
 fn old_connections_are_closed_down_to_those_that_are_kept() {
     let server = start();
-    let manager = manager_for(&server, "min_pool_size = 2\n[timeouts]\nserver_idle = 1", &overrides(1, 5));
+    let manager = manager_for(&server, "min_pool_size = 2\n[timeouts]\nserver_idle = 1", &ahead(1));
     let mut clients: Vec<Client> = (0..4).map(|_| Client::new(&manager, "app")).collect();
     for client in &mut clients {
         client.query("begin");
@@ -100,7 +104,7 @@ fn a_server_that_refuses_is_left_in_peace() {
     server.psql("postgres", "create database app").unwrap();
     server.psql("postgres", "create role owner login password 'secret'").unwrap();
     let conninfo = server.conninfo("app", "owner");
-    let manager = Manager::start(Config::from_conninfo(&conninfo, &overrides(1, 5)).unwrap()).unwrap();
+    let manager = Manager::start(Config::from_conninfo(&conninfo, &ahead(1)).unwrap()).unwrap();
     let received = || {
         let log = std::fs::read_to_string(server.log_path()).unwrap();
         log.lines().filter(|l| l.contains("connection received: host=127.0.0.1")).count()
@@ -112,7 +116,7 @@ fn a_server_that_refuses_is_left_in_peace() {
 
     // With it, a connection is there before a client.
     let toml = format!("server = \"\"\"{conninfo} password=secret\"\"\"");
-    let manager = Manager::start(Config::from_toml(&toml, &overrides(1, 5)).unwrap()).unwrap();
+    let manager = Manager::start(Config::from_toml(&toml, &ahead(1)).unwrap()).unwrap();
     eventually(Duration::from_secs(5), "a connection without a client", || backends_of(&server).len() == 1);
     drop(manager);
 }

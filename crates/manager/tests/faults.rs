@@ -73,8 +73,9 @@ fn nonsense_on_an_idle_connection() {
 /// A connection of a pool cannot be opened, once, while another is in use: those that wait get the next one that can.
 #[test]
 fn one_attempt_is_refused() {
-    let db = database("refused");
-    for workers in [1, 2] {
+    with_one_and_two(|workers| {
+        let name = format!("refused{workers}");
+        let db = database(&name);
         let gate = Gate::new(server(), |visit| match visit {
             Visit::Login(1) => Treatment::Close,
             _ => Treatment::Pass,
@@ -95,7 +96,7 @@ fn one_attempt_is_refused() {
         assert!(gate.logins() >= 3, "the second one was refused, the third one served them");
         assert_eq!(holder.query("commit").status, b'I');
         assert!((1..=3).contains(&backends(db, "true")));
-    }
+    });
 }
 
 /// The only attempt is refused: nobody is left who could serve those that wait, so they are told; later ones are served.
@@ -118,8 +119,9 @@ fn the_only_attempt_is_refused() {
 /// for the request until the time is over, and is closed then. When the request comes late it hits nobody.
 #[test]
 fn a_cancel_request_that_hangs() {
-    let db = database("hanging");
-    for workers in [1, 2] {
+    with_one_and_two(|workers| {
+        let name = format!("hanging{workers}");
+        let db = database(&name);
         let gate = Gate::new(server(), |visit| match visit {
             Visit::Cancel(_) => Treatment::Hold,
             Visit::Login(_) => Treatment::Pass,
@@ -153,7 +155,7 @@ fn a_cancel_request_that_hangs() {
         eventually(SOON, "the query runs", || backends(db, "query like '%last%' and state = 'active'") == 1);
         cancel(&manager, &one.key);
         assert_eq!(one.reply().state(), "57014");
-    }
+    });
 }
 
 /// The same, for a statement that outlives the time: its client is told that its connection is lost.
@@ -220,9 +222,10 @@ fn clients_that_die_inside_a_message() {
 /// A backend that is ended from outside, in whatever state it is: its client is told or sees the end, the others go on.
 #[test]
 fn backends_that_are_terminated_anywhere() {
-    let db = database("anywhere");
-    server().psql(db, "create table a (id int)").unwrap();
-    for workers in [1, 2] {
+    with_one_and_two(|workers| {
+        let name = format!("anywhere{workers}");
+        let db = database(&name);
+        server().psql(db, "create table a (id int)").unwrap();
         let manager = manager(server(), workers, 2);
         let mut other = Client::new(&manager, db);
         let terminate = |condition: &str| {
@@ -274,5 +277,5 @@ fn backends_that_are_terminated_anywhere() {
         assert_eq!(other.query("select count(*) from a").value(), "0");
         assert!(backends(db, "true") <= 2);
         assert_eq!(backends(db, "xact_start is not null"), 0);
-    }
+    });
 }

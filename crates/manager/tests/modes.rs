@@ -30,15 +30,16 @@ fn run(name: &str) -> Vec<u8> {
 /// What a session can leave behind, counted: settings, temporary tables, advisory locks, statements, channels, cursors.
 const TRACES: &str = "select concat_ws(',', current_setting('work_mem'), current_setting('app.tenant', true), \
     (select count(*) from pg_class where relpersistence = 't' and relkind = 'r'), \
-    (select count(*) from pg_locks where locktype = 'advisory'), (select count(*) from pg_prepared_statements), \
+    (select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()), (select count(*) from pg_prepared_statements), \
     (select count(*) from pg_listening_channels()), (select count(*) from pg_cursors), current_role)";
 const NONE: &str = "4MB,,0,0,0,0,0,postgres";
 
 #[test]
 fn a_session_stays_and_leaves_nothing() {
-    let db = database("session");
     server().psql("postgres", "create role session_role").unwrap();
-    for workers in [1, 2] {
+    with_one_and_two(|workers| {
+        let name = format!("session{workers}");
+        let db = database(&name);
         let manager = session_manager(workers, 1);
         let mut one = Client::new(&manager, db);
         let clean = one.query(TRACES);
@@ -94,14 +95,15 @@ fn a_session_stays_and_leaves_nothing() {
         server().psql(db, "notify channel, 'old'").unwrap();
         assert!(!two.query("select 1").tags.contains('A'));
         assert_eq!(backends(db, "true"), 1);
-    }
+    });
 }
 
 /// Sessions come one after another on a pool that is full; a startup parameter of one is not the next one's.
 #[test]
 fn sessions_take_turns() {
-    let db = database("sessionturns");
-    for workers in [1, 2] {
+    with_one_and_two(|workers| {
+        let name = format!("sessionturns{workers}");
+        let db = database(&name);
         let manager = session_manager(workers, 2);
         for i in 0..20 {
             let name = format!("client {i}");
@@ -123,13 +125,14 @@ fn sessions_take_turns() {
             }
         }
         assert!((1..=2).contains(&backends(db, "true")));
-    }
+    });
 }
 
 #[test]
 fn pgbench_with_as_many_clients_as_connections() {
-    let db = database("sessionbench");
-    for workers in [1, 2] {
+    with_one_and_two(|workers| {
+        let name = format!("sessionbench{workers}");
+        let db = database(&name);
         let manager = session_manager(workers, 4);
         let run = |args: &[&str]| {
             let ended = program(&manager, "pgbench", db, args);
@@ -146,5 +149,5 @@ fn pgbench_with_as_many_clients_as_connections() {
         assert!(out.contains("actually processed: 40/40"), "{out}");
         eventually(Duration::from_secs(5), "clean connections", || backends(db, "query <> 'DISCARD ALL'") == 0);
         assert!((1..=4).contains(&backends(db, "true")));
-    }
+    });
 }

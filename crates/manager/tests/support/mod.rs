@@ -35,9 +35,21 @@ pub fn overrides(workers: usize, pool: usize) -> Overrides {
         listen: vec!["127.0.0.1:0".parse::<Listen>().unwrap()],
         workers: Some(workers),
         pool_size: Some(pool),
+        // Connections that come without a client would be counted by tests that count.
+        min_pool_size: Some(0),
         auth: Some(AuthMethod::Trust),
         ..Overrides::default()
     }
+}
+
+/// Runs a test with one and with two workers, at the same time.
+pub fn with_one_and_two(test: impl Fn(usize) + Sync) {
+    std::thread::scope(|scope| {
+        for workers in [1, 2] {
+            let test = &test;
+            scope.spawn(move || test(workers));
+        }
+    });
 }
 
 pub fn manager(server: &Server, workers: usize, pool: usize) -> Manager {
@@ -50,9 +62,9 @@ pub fn manager_with(server: &Server, toml: &str, overrides: &Overrides) -> Manag
     manager_at(&server.socket_conninfo("postgres", server.superuser()), toml, overrides)
 }
 
-/// A manager of whatever server a connection string leads to.
+/// A manager of whatever server a connection string leads to. It opens no connection ahead of need, so that a test can count.
 pub fn manager_at(conninfo: &str, toml: &str, overrides: &Overrides) -> Manager {
-    let toml = format!("server = \"\"\"{conninfo}\"\"\"\n{toml}");
+    let toml = format!("server = \"\"\"{conninfo}\"\"\"\nmin_pool_size = 0\n{toml}");
     Manager::start(Config::from_toml(&toml, overrides).unwrap()).unwrap()
 }
 
