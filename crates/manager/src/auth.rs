@@ -1,7 +1,13 @@
 //! How a client has to prove its identity, and how we prove ours to a server in its name.
 
-use pgusher_auth::{KeyParameters, Password, ScramKeys, StoredSecret, Verifier, md5::Md5Hash};
+use crate::config::AuthMethod;
+use pgusher_auth::scram::DEFAULT_ITERATIONS;
+use pgusher_auth::{KeyParameters, Password, ScramKeys, StoredSecret, UserList, Verifier, md5::Md5Hash};
 use pgusher_wire::{Report, sqlstate};
+use rand::RngCore;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use zeroize::Zeroize;
 
 /// How a client has to prove its identity.
 #[derive(Debug, Clone)]
@@ -16,8 +22,8 @@ pub enum Facts {
         /// What we log in to the server with.
         login: Option<Login>,
     },
-    /// As SCRAM, for a user that does not exist: fails at the end.
-    Nobody,
+    /// For a user that does not exist, or cannot log in: is asked as others are, and fails at the end.
+    Nobody(Asked),
     /// By an md5 hash.
     Md5(Md5Hash),
     /// By its password in clear text, which is checked against this secret.
@@ -28,6 +34,48 @@ pub enum Facts {
     Accepted(Login),
     /// It is refused.
     Refuse(Report),
+}
+
+/// What somebody is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// A SCRAM-SHA-256 proof.
+    Scram,
+    /// An md5 hash.
+    Md5,
+    /// The password in clear text.
+    Plain,
+}
+
+/// What the server, or its list of users, has said of a user, and when.
+#[derive(Debug)]
+pub struct Known {
+    facts: Facts,
+    learned: Instant,
+    used: AtomicBool,
+}
+
+impl Known {
+    /// Said just now.
+    pub fn new(facts: Facts) -> Self {
+        Self { facts, learned: Instant::now(), used: AtomicBool::new(false) }
+    }
+
+    /// What was said, for a login.
+    pub fn for_login(&self) -> Facts {
+        self.used.store(true, Ordering::Relaxed);
+        self.facts.clone()
+    }
+
+    /// How long ago it was said.
+    pub fn age(&self) -> Duration {
+        self.learned.elapsed()
+    }
+
+    /// Has a login needed it since this was asked last?
+    pub(crate) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
 }
 
 /// What we log in to a server with.
@@ -50,4 +98,69 @@ pub enum Login {
 /// may do better then.
 pub fn speaks_against_server(state: &str) -> bool {
     state.starts_with("57P") || (state.starts_with("08") && state != sqlstate::PROTOCOL_VIOLATION)
+}
+
+/// What a user that is not in the list is asked for, and a secret that nobody knows, so that it costs as much to refuse it as
+/// to refuse a user of the list a wrong password. Users of one list may be asked in different ways; then those count that are
+/// most.
+pub(crate) fn for_strangers(method: AuthMethod, users: &UserList) -> (Asked, StoredSecret) {
+    let (mut verifiers, mut hashes, mut passwords) = (0, 0, 0);
+    for name in users.names() {
+        match users.get(name) {
+            Some(StoredSecret::Scram(_)) => verifiers += 1,
+            Some(StoredSecret::Md5(_)) => hashes += 1,
+            Some(StoredSecret::Plain(_)) | None => passwords += 1,
+        }
+    }
+    let asked = match method {
+        AuthMethod::Plain => Asked::Plain,
+        AuthMethod::Md5 if verifiers <= hashes + passwords => Asked::Md5,
+        AuthMethod::Md5 | AuthMethod::ScramSha256 | AuthMethod::Trust | AuthMethod::Server => Asked::Scram,
+    };
+    let mut random = [0; 32];
+    rand::rng().fill_bytes(&mut random);
+    let password = Password::new(random.to_vec());
+    let secret = if verifiers > 0 && verifiers >= hashes.max(passwords) {
+        match Verifier::from_password(&password, &random[..pgusher_auth::SALT_LEN], DEFAULT_ITERATIONS) {
+            Ok(verifier) => StoredSecret::Scram(verifier),
+            Err(_) => StoredSecret::Plain(password),
+        }
+    } else if hashes > passwords {
+        StoredSecret::Md5(Md5Hash::from_password(b"", &password))
+    } else {
+        StoredSecret::Plain(password)
+    };
+    random.zeroize();
+    (asked, secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_asked_as_most_users_are() {
+        let verifier = Verifier::from_password(&Password::from("x"), b"0123456789abcdef", 1).unwrap();
+        let hash = Md5Hash::from_password(b"u", &Password::from("x"));
+        let secrets =
+            [StoredSecret::Scram(verifier), StoredSecret::Md5(hash), StoredSecret::Plain(Password::from("x"))];
+        let list = |counts: [usize; 3]| -> UserList {
+            let all = secrets.iter().zip(counts).flat_map(|(secret, n)| std::iter::repeat_n(secret.clone(), n));
+            all.enumerate().map(|(i, secret)| (format!("u{i}"), secret)).collect()
+        };
+        for (method, counts, asked, kind) in [
+            (AuthMethod::Plain, [1, 0, 0], Asked::Plain, 0),
+            (AuthMethod::Plain, [0, 2, 1], Asked::Plain, 1),
+            (AuthMethod::Plain, [1, 1, 2], Asked::Plain, 2),
+            (AuthMethod::Md5, [1, 1, 1], Asked::Md5, 0),
+            (AuthMethod::Md5, [3, 1, 1], Asked::Scram, 0),
+            (AuthMethod::ScramSha256, [0, 2, 0], Asked::Scram, 1),
+        ] {
+            let (found, secret) = for_strangers(method, &list(counts));
+            assert_eq!(found, asked, "{method:?} {counts:?}");
+            let expected = secrets.get(kind).unwrap();
+            assert_eq!(std::mem::discriminant(&secret), std::mem::discriminant(expected), "{method:?} {counts:?}");
+            assert!(secret.verify_plain(b"", &Password::from("x")).is_err());
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! What all workers share: the configuration, the pools, the interned settings. Nothing here is changed in the hot path but
 //! the pools, and those take one short lock.
 
-use crate::auth::{Facts, Login};
+use crate::auth::{Asked, Known, Login};
 use crate::config::Config;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use pgusher_auth::{MockSecret, UserList};
+use pgusher_auth::{MockSecret, StoredSecret, UserList};
 use pgusher_pool::Pool;
 use pgusher_session::Settings;
 use pgusher_session::settings::{Interned, Interner};
@@ -53,7 +53,11 @@ pub struct Shared {
     /// The users, if the manager keeps a list of its own.
     pub users: UserList,
     /// What the server has said of its users lately; kept by the control side.
-    pub known: ArcSwap<HashMap<UserKey, Facts>>,
+    pub known: ArcSwap<HashMap<UserKey, Arc<Known>>>,
+    /// What users that do not exist are asked for, when the manager keeps a list of its own: what its users are.
+    pub unknown: Asked,
+    /// A secret that nobody knows, of the kind that the users of the list have.
+    pub nobodys: StoredSecret,
     /// Makes equal settings one.
     pub interner: Interner,
     /// The settings of a connection to which nothing was applied.
@@ -75,11 +79,14 @@ impl Shared {
     pub fn new(config: Config, upstream: Upstream, users: UserList, mock: MockSecret) -> Self {
         let interner = Interner::default();
         let no_settings = interner.intern(Settings::default());
+        let (unknown, nobodys) = crate::auth::for_strangers(config.auth, &users);
         Self {
             config,
             upstream,
             users,
             known: ArcSwap::default(),
+            unknown,
+            nobodys,
             interner,
             no_settings,
             mock,
@@ -146,6 +153,9 @@ impl Shared {
     /// Forgets what is known of a user: the server did not agree with it.
     pub fn forget(&self, user: &str, database: &str) {
         let key = (Box::from(user), Box::from(database));
+        if !self.known.load().contains_key(&key) {
+            return;
+        }
         self.known.rcu(|known| {
             let mut known = HashMap::clone(known);
             known.remove(&key);

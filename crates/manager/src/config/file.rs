@@ -14,6 +14,9 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) listen: Vec<String>,
     pub(super) auth: Option<AuthMethod>,
+    pub(super) auth_query: Option<String>,
+    pub(super) auth_user: Option<String>,
+    pub(super) auth_database: Option<String>,
     pub(super) workers: Option<usize>,
     pub(super) pool_size: Option<usize>,
     pub(super) min_pool_size: Option<usize>,

@@ -14,7 +14,7 @@ pub use timeouts::Timeouts;
 
 use crate::auth::Login;
 use file::File;
-use pgusher_auth::{StoredSecret, UserList, Verifier};
+use pgusher_auth::{Password, StoredSecret, UserList, Verifier};
 use std::net::SocketAddr;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -43,6 +43,23 @@ pub struct Overrides {
     pub auth: Option<AuthMethod>,
 }
 
+/// How the server is asked for the verifier of a user.
+#[derive(Debug)]
+pub struct AuthQuery {
+    /// The statement. Its only parameter is the user's name.
+    pub sql: String,
+    /// Who asks.
+    pub user: String,
+    /// Where.
+    pub database: String,
+    /// The password of who asks.
+    pub password: Option<Password>,
+}
+
+/// What a superuser can ask. A password that is no longer valid is none.
+const AUTH_QUERY: &str = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END \
+                          FROM pg_catalog.pg_authid WHERE rolname = $1::pg_catalog.text AND rolcanlogin";
+
 /// The configuration of a manager.
 #[derive(Debug)]
 pub struct Config {
@@ -52,6 +69,8 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// How clients prove their identity.
     pub auth: AuthMethod,
+    /// How the server is asked for its users' verifiers; `None`: it is not.
+    pub auth_query: Option<AuthQuery>,
     /// Worker threads.
     pub workers: usize,
     /// Physical connections of a pool at most.
@@ -149,7 +168,7 @@ impl Config {
         if let Some(min) = min_pool_size.filter(|min| *min > pool_size) {
             return Err(ConfigError(format!("min_pool_size ({min}) must not be greater than pool_size ({pool_size})")));
         }
-        Ok(Self {
+        let mut config = Self {
             server,
             listen,
             auth,
@@ -162,7 +181,19 @@ impl Config {
             max_cancels: file.max_cancels.unwrap_or(100),
             timeouts: file.timeouts,
             users,
-        })
+            auth_query: None,
+        };
+        let sql = file.auth_query.unwrap_or_else(|| AUTH_QUERY.to_owned());
+        if auth == AuthMethod::Server && !sql.trim().is_empty() {
+            let user = file.auth_user.unwrap_or_else(|| config.server.user().to_owned());
+            let database = file.auth_database.unwrap_or_else(|| config.server.conninfo.dbname.clone());
+            let password = match config.login_for(&user) {
+                Some(Login::Password(password)) => Some(password),
+                _ => None,
+            };
+            config.auth_query = Some(AuthQuery { sql, user, database, password });
+        }
+        Ok(config)
     }
 
     /// What the configuration says we log in to the server with in the name of `user`.

@@ -1,11 +1,12 @@
-//! Logs in to the server once, to learn what it asks a user for, or whether it accepts a password.
+//! Logs in to the server once, to learn what it asks a user for, or whether it accepts a password or the keys made of one.
 //!
 //! Blocking, with a limit in time. The connection is closed again; nothing is executed on it.
 
+use crate::auth::{Asked, Login};
 use crate::shared::ServerAddress;
 use pgusher_auth::scram::Step;
 use pgusher_auth::{
-    ChannelBinding, ClientExchange, Credential, KeyParameters, Mechanism, Password, RAW_NONCE_LEN, ScramKeys,
+    ChannelBinding, ClientExchange, Credential, KeyParameters, Mechanism, RAW_NONCE_LEN, ScramKeys, md5::Md5Hash,
 };
 use pgusher_wire::backend::{Authentication, Message};
 use pgusher_wire::startup::{Version, write_startup};
@@ -15,6 +16,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
 
 /// A login message is not larger than this.
 const MAX_LEN: usize = 64 * 1024;
@@ -24,8 +26,8 @@ const MAX_LEN: usize = 64 * 1024;
 pub(super) enum Outcome {
     /// It let us in without asking for anything.
     NotAsked,
-    /// It asked for a password, and none was given.
-    Asked,
+    /// It asked for a password in this way, and none was given.
+    Asked(Asked),
     /// It accepted the password; the keys made of it, if it asked for SCRAM.
     Accepted(Option<(ScramKeys, KeyParameters)>),
 }
@@ -37,7 +39,7 @@ enum Stream {
 
 struct Link {
     stream: Stream,
-    buf: Vec<u8>,
+    buf: Zeroizing<Vec<u8>>,
     deadline: Instant,
 }
 
@@ -47,7 +49,7 @@ impl Link {
             ServerAddress::Tcp { address, .. } => Stream::Tcp(TcpStream::connect_timeout(address, timeout)?),
             ServerAddress::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
         };
-        Ok(Self { stream, buf: Vec::new(), deadline: Instant::now() + timeout })
+        Ok(Self { stream, buf: Zeroizing::default(), deadline: Instant::now() + timeout })
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -64,11 +66,11 @@ impl Link {
     }
 
     /// The next whole message: its type and body.
-    fn message(&mut self) -> io::Result<(u8, Vec<u8>)> {
+    fn message(&mut self) -> io::Result<(u8, Zeroizing<Vec<u8>>)> {
         loop {
             let parsed = Frame::parse(&self.buf).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
             if let Some((frame, used)) = parsed {
-                let message = (frame.tag, frame.body.to_vec());
+                let message = (frame.tag, Zeroizing::new(frame.body.to_vec()));
                 self.buf.drain(..used);
                 return Ok(message);
             }
@@ -76,10 +78,10 @@ impl Link {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a login message is too long"));
             }
             let left = self.left()?;
-            let mut chunk = [0; 4096];
+            let mut chunk = Zeroizing::new([0; 4096]);
             let n = match &mut self.stream {
-                Stream::Tcp(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut chunk)),
-                Stream::Unix(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut chunk)),
+                Stream::Tcp(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut *chunk)),
+                Stream::Unix(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut *chunk)),
             }?;
             if n == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -89,7 +91,7 @@ impl Link {
     }
 }
 
-/// Logs in as `user` to `database`, with `password` if there is one.
+/// Logs in as `user` to `database`, with a password or with keys if there are any.
 ///
 /// # Errors
 /// What to tell the client: the server's own error, or that it cannot be reached.
@@ -97,7 +99,7 @@ pub(super) fn login(
     address: &ServerAddress,
     user: &str,
     database: &str,
-    password: Option<&Password>,
+    proof: Option<&Login>,
     timeout: Duration,
 ) -> Result<Outcome, Report> {
     let unreachable = |e: io::Error| {
@@ -106,7 +108,7 @@ pub(super) fn login(
             .hint("Is the server running, and is the address in pgusher's configuration right?")
     };
     let mut link = Link::connect(address, timeout).map_err(unreachable)?;
-    let mut out = Vec::new();
+    let mut out = Zeroizing::new(Vec::new());
     let parameters: [(&[u8], &[u8]); 2] = [(b"user", user.as_bytes()), (b"database", database.as_bytes())];
     write_startup(&mut out, Version::V3_0, parameters);
     link.send(&out).map_err(unreachable)?;
@@ -147,17 +149,35 @@ pub(super) fn login(
                 .hint("Methods that work: trust, password, md5, scram-sha-256."));
         }
         asked = true;
-        let Some(password) = password else {
-            return Ok(Outcome::Asked);
+        let Some(proof) = proof else {
+            return match request {
+                Authentication::CleartextPassword => Ok(Outcome::Asked(Asked::Plain)),
+                Authentication::Md5Password { .. } => Ok(Outcome::Asked(Asked::Md5)),
+                Authentication::Sasl(offered) if offered.contains(Mechanism::ScramSha256.name()) => {
+                    Ok(Outcome::Asked(Asked::Scram))
+                }
+                _ => Err(protocol("the server offers no SASL mechanism that pgusher knows".into())),
+            };
         };
-        let mut out = Vec::new();
+        let mut out = Zeroizing::new(Vec::new());
         let failed = |e: pgusher_auth::AuthError| {
             Report::fatal(e.sqlstate(), format!("password authentication failed for user \"{user}\": {e}"))
         };
+        let useless = || {
+            let text = "the server asks for a password in another way than pgusher has one";
+            Report::fatal(sqlstate::INVALID_PASSWORD, text)
+        };
         match request {
-            Authentication::CleartextPassword => frontend::write_password(&mut out, password.as_bytes()),
+            Authentication::CleartextPassword => match proof {
+                Login::Password(password) => frontend::write_password(&mut out, password.as_bytes()),
+                Login::Keys { .. } | Login::Md5(_) => return Err(useless()),
+            },
             Authentication::Md5Password { salt } => {
-                let hash = pgusher_auth::md5::Md5Hash::from_password(user.as_bytes(), password);
+                let hash = match proof {
+                    Login::Password(password) => Md5Hash::from_password(user.as_bytes(), password),
+                    Login::Md5(hash) => hash.clone(),
+                    Login::Keys { .. } => return Err(useless()),
+                };
                 frontend::write_password(&mut out, hash.response(&salt).as_slice());
             }
             Authentication::Sasl(mechanisms) => {
@@ -166,7 +186,13 @@ pub(super) fn login(
                 }
                 let mut nonce = [0; RAW_NONCE_LEN];
                 rand::rng().fill_bytes(&mut nonce);
-                let credential = Credential::Password(password.clone());
+                let credential = match proof {
+                    Login::Password(password) => Credential::Password(password.clone()),
+                    Login::Keys { keys, made_with } => {
+                        Credential::Keys { keys: keys.clone(), made_with: Some(made_with.clone()) }
+                    }
+                    Login::Md5(_) => return Err(useless()),
+                };
                 let new = ClientExchange::new(credential, ChannelBinding::None, &nonce);
                 frontend::write_sasl_initial(&mut out, new.mechanism().name(), &new.first_message());
                 exchange = Some(new);
@@ -174,10 +200,10 @@ pub(super) fn login(
             Authentication::SaslContinue(data) => {
                 let exchange = exchange.as_mut().ok_or_else(|| protocol("SASL out of turn".into()))?;
                 match exchange.on_server_first(data).map_err(failed)? {
-                    Step::Send(response) => frontend::write_sasl_response(&mut out, &response),
+                    Step::Send(response) => frontend::write_sasl_response(&mut out, &Zeroizing::new(response)),
                     Step::Derive(derivation) => {
                         let derived = derivation.run();
-                        let response = exchange.on_keys(&derived).map_err(failed)?;
+                        let response = Zeroizing::new(exchange.on_keys(&derived).map_err(failed)?);
                         frontend::write_sasl_response(&mut out, &response);
                         keys = Some((derived, derivation.parameters().clone()));
                     }

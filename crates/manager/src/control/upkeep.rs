@@ -1,10 +1,11 @@
 //! What has to be seen to from time to time: whether the address of the server is still the right one, and whether each pool
-//! has the physical connections that it keeps open ahead of need.
+//! has the physical connections that it keeps open ahead of need. What is known of a user whose proof has failed is forgotten.
 //!
 //! One thread that workers tell what they notice. It is the only one that changes the address.
 
 use super::ahead::Ahead;
 use super::chooser::{Choice, Chooser};
+use super::known::Doubts;
 use crate::core::Mail;
 use crate::shared::{ServerAddress, Shared};
 use crate::worker::{Letter, Post};
@@ -25,6 +26,13 @@ const DOWN_CHECK: Duration = Duration::from_secs(1);
 pub(super) enum Remark {
     /// Nobody can log in at this address now.
     Unreachable(Arc<ServerAddress>),
+    /// A proof of this user has failed.
+    Doubt {
+        /// Role.
+        user: Box<str>,
+        /// Database.
+        database: Box<str>,
+    },
 }
 
 /// The thread's state.
@@ -33,6 +41,7 @@ pub(super) struct Upkeep {
     post: Arc<Post>,
     chooser: Chooser,
     ahead: Ahead,
+    doubts: Doubts,
     checked: Instant,
     doubted: bool,
     down: bool,
@@ -41,7 +50,16 @@ pub(super) struct Upkeep {
 impl Upkeep {
     pub(super) fn new(shared: Arc<Shared>, post: Arc<Post>) -> Self {
         let chooser = Chooser::new(&shared.config.server, shared.config.timeouts.server_connect());
-        Self { shared, post, chooser, ahead: Ahead::default(), checked: Instant::now(), doubted: false, down: false }
+        Self {
+            shared,
+            post,
+            chooser,
+            ahead: Ahead::default(),
+            doubts: Doubts::default(),
+            checked: Instant::now(),
+            doubted: false,
+            down: false,
+        }
     }
 
     /// Works until nobody can tell it anything any more.
@@ -63,6 +81,7 @@ impl Upkeep {
     fn hear(&mut self, remark: Remark) {
         match remark {
             Remark::Unreachable(address) => self.doubted |= address == self.shared.upstream.address(),
+            Remark::Doubt { user, database } => self.doubts.about(&self.shared, &user, &database),
         }
     }
 

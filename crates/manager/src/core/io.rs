@@ -151,6 +151,25 @@ pub enum Question {
         /// The work.
         derivation: Box<Derivation>,
     },
+    /// Does this password, which a client sent in clear text, agree with a verifier? That takes time.
+    Check {
+        /// Who asks.
+        client: Seat,
+        /// Role.
+        user: Box<str>,
+        /// What it sent.
+        password: pgusher_auth::Password,
+        /// What is known of it.
+        secret: Box<pgusher_auth::StoredSecret>,
+    },
+    /// No answer: a client has given a proof that does not agree with what is known of its user. The password may have been
+    /// changed.
+    Doubt {
+        /// Role.
+        user: Box<str>,
+        /// Database.
+        database: Box<str>,
+    },
     /// No answer: nobody can log in at this address now.
     Unreachable {
         /// Where.

@@ -3,9 +3,9 @@
 use super::Core;
 use super::client::{Pin, State, Step, draining};
 use super::io::{ConnId, Output, Question};
-use crate::auth::{Facts, Login};
+use crate::auth::{Asked, Facts, Login};
 use crate::config::AuthMethod;
-use pgusher_auth::{AuthError, Mechanism, Password, ServerExchange, StoredSecret};
+use pgusher_auth::{AuthError, Mechanism, Password, ServerExchange, StoredSecret, md5::Md5Hash};
 use pgusher_pool::{Micros, Seat};
 use pgusher_wire::{Frame, Report, backend, frontend, sqlstate};
 use std::sync::Arc;
@@ -19,24 +19,24 @@ impl Core {
             AuthMethod::Trust => Facts::Trust,
             AuthMethod::ScramSha256 => match listed() {
                 Some(StoredSecret::Scram(verifier)) => Facts::Scram { verifier: verifier.clone(), login: None },
-                _ => Facts::Nobody,
+                _ => Facts::Nobody(shared.unknown),
             },
             AuthMethod::Md5 => match listed() {
                 Some(StoredSecret::Scram(verifier)) => Facts::Scram { verifier: verifier.clone(), login: None },
                 Some(secret) => match secret.md5_hash(user.as_bytes()) {
                     Some(hash) => Facts::Md5(hash),
-                    None => Facts::Nobody,
+                    None => Facts::Nobody(shared.unknown),
                 },
-                None => Facts::Nobody,
+                None => Facts::Nobody(shared.unknown),
             },
             AuthMethod::Plain => match listed() {
                 Some(secret) => Facts::Plain(secret.clone()),
-                None => Facts::Nobody,
+                None => Facts::Nobody(shared.unknown),
             },
             AuthMethod::Server => {
                 let known = shared.known.load();
                 match known.get(&(Box::from(user), Box::from(database))) {
-                    Some(facts) => facts.clone(),
+                    Some(known) => known.for_login(),
                     None => {
                         self.ask_facts(slot, None);
                         return;
@@ -89,15 +89,25 @@ impl Core {
                 client.state = State::Scram { exchange, login, started: false };
                 backend::write_authentication_sasl(&mut ask, &[Mechanism::ScramSha256.name()]);
             }
-            Facts::Nobody => {
-                let user = login.user.clone();
-                match ServerExchange::mock(&shared.mock, user.as_bytes(), 4096, None, &nonce) {
+            Facts::Nobody(Asked::Scram) => {
+                let mock = ServerExchange::mock(&shared.mock, login.user.as_bytes(), 4096, None, &nonce);
+                match mock {
                     Ok(exchange) => {
                         client.state = State::Scram { exchange: Box::new(exchange), login: None, started: false };
                     }
                     Err(e) => return self.refuse_login(slot, &e),
                 }
                 backend::write_authentication_sasl(&mut ask, &[Mechanism::ScramSha256.name()]);
+            }
+            Facts::Nobody(Asked::Md5) => {
+                // The cancel key is not known to anybody before the login has succeeded.
+                let hash = Md5Hash::from_password(login.user.as_bytes(), &Password::new(client.key.to_vec()));
+                client.state = State::Md5 { hash, salt };
+                backend::write_authentication_md5(&mut ask, salt);
+            }
+            Facts::Nobody(Asked::Plain) => {
+                client.state = State::Plain { secret: Box::new(shared.nobodys.clone()) };
+                backend::write_authentication_cleartext(&mut ask);
             }
             Facts::Md5(hash) => {
                 client.state = State::Md5 { hash, salt };
@@ -136,9 +146,23 @@ impl Core {
         match self.password(slot, frame.body) {
             Ok(()) => Step::Go,
             Err(e) => {
+                if e == AuthError::WrongPassword {
+                    self.doubt(slot);
+                }
                 self.refuse_login(slot, &e);
                 Step::Gone
             }
+        }
+    }
+
+    /// A proof has failed: what is known of the user may be out of date.
+    fn doubt(&mut self, slot: u32) {
+        if self.shared.config.auth != AuthMethod::Server {
+            return;
+        }
+        if let Some(login) = self.clients.get(slot as usize).and_then(|c| c.login.as_ref()) {
+            let (user, database) = (login.user.clone(), login.database.clone());
+            self.out.push_back(Output::Ask(Question::Doubt { user, database }));
         }
     }
 
@@ -179,6 +203,13 @@ impl Core {
             }
             State::Plain { secret } => {
                 let password = Password::new(frontend::parse_password(body).map_err(protocol)?);
+                if matches!(**secret, StoredSecret::Scram(_)) {
+                    let secret = secret.clone();
+                    client.state = State::AwaitFacts;
+                    let client = self.client_seat(slot);
+                    self.out.push_back(Output::Ask(Question::Check { client, user, password, secret }));
+                    return Ok(());
+                }
                 secret.verify_plain(user.as_bytes(), &password)?;
                 self.authenticated(slot, Some(Login::Password(password)), Vec::new());
             }
@@ -212,7 +243,12 @@ impl Core {
             return self.refuse(slot, &report);
         };
         let configured = shared.config.login_for(&login.user);
-        match configured.or(proof) {
+        let best = match (configured, proof) {
+            // A password or keys work wherever a hash does, and further.
+            (Some(Login::Md5(_)), Some(proof)) => Some(proof),
+            (configured, proof) => configured.or(proof),
+        };
+        match best {
             Some(proof) => pool.login.store(Some(Arc::new(proof))),
             None if shared.config.auth == AuthMethod::Server => pool.login.store(None),
             None => {}

@@ -1,0 +1,285 @@
+//! Answers questions: how a client has to prove its identity, which keys belong to a password.
+
+use super::known::{self, forget_old};
+use super::probe::{self, Outcome};
+use super::upkeep::Remark;
+use super::verifiers::{Found, Verifiers};
+use crate::auth::{Asked, Facts, Login, speaks_against_server};
+use crate::core::{Mail, Origin, Question};
+use crate::shared::{ServerAddress, Shared};
+use crate::worker::{Letter, Post};
+use pgusher_auth::{Derivation, DerivationCache, KeyParameters, Password, ScramKeys, StoredSecret, Verifier};
+use pgusher_wire::{Report, sqlstate};
+use rand::RngCore;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a thread without questions looks for something else to do.
+const TURN: Duration = Duration::from_millis(500);
+/// Users whose accepted keys are remembered, at most.
+const MAX_ACCEPTED: usize = 1024;
+
+pub(super) struct Desk {
+    shared: Arc<Shared>,
+    post: Arc<Post>,
+    remarks: SyncSender<Remark>,
+    derivations: Mutex<DerivationCache>,
+    verifiers: Verifiers,
+    /// Keys of passwords that the server has accepted, by user. They show that a password has not been changed.
+    accepted: Mutex<HashMap<Box<str>, Login>>,
+}
+
+impl Desk {
+    pub(super) fn new(shared: Arc<Shared>, post: Arc<Post>, remarks: SyncSender<Remark>) -> Self {
+        let mut key = [0; 32];
+        rand::rng().fill_bytes(&mut key);
+        let derivations = Mutex::new(DerivationCache::new(1024, key));
+        Self { shared, post, remarks, derivations, verifiers: Verifiers::new(), accepted: Mutex::default() }
+    }
+
+    /// Answers questions about users. Several threads do.
+    pub(super) fn answer(&self, inbox: &Mutex<Receiver<Question>>) {
+        let mut pause = TURN;
+        loop {
+            let question = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(pause);
+            match question {
+                Ok(question) => self.reply(question),
+                Err(RecvTimeoutError::Timeout) => self.verifiers.tidy(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            forget_old(&self.shared);
+            // One at a time: clients that wait come first.
+            pause = match known::to_renew(&self.shared) {
+                Some((user, database)) => {
+                    self.renew(&user, &database);
+                    Duration::ZERO
+                }
+                None => TURN,
+            };
+        }
+    }
+
+    /// Derives keys. One thread does, so that this costs one processor at most.
+    pub(super) fn derive(&self, inbox: &Receiver<Question>) {
+        while let Ok(question) = inbox.recv() {
+            self.reply(question);
+        }
+    }
+
+    fn reply(&self, question: Question) {
+        match question {
+            Question::Facts { client, user, database, origin, password } => {
+                let facts = self.facts(&user, &database, origin, password);
+                self.post.send(client.worker, Letter::Core(Mail::Facts { client, facts }));
+            }
+            Question::Check { client, user, password, secret } => {
+                let facts = match secret.verify_plain(user.as_bytes(), &password) {
+                    Ok(()) => Facts::Accepted(Login::Password(password)),
+                    Err(_) => Facts::Refuse(wrong_password(&user)),
+                };
+                self.post.send(client.worker, Letter::Core(Mail::Facts { client, facts }));
+            }
+            Question::Derive { server, derivation } => {
+                let mail = Mail::Keys { server, keys: Some(Box::new(self.keys(&derivation))) };
+                self.post.send(server.worker, Letter::Core(mail));
+            }
+            Question::Unreachable { .. } | Question::Doubt { .. } => {}
+        }
+    }
+
+    fn keys(&self, derivation: &Derivation) -> ScramKeys {
+        let cache = || self.derivations.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = cache().get(derivation);
+        known.unwrap_or_else(|| {
+            let keys = derivation.run();
+            cache().insert(derivation, keys.clone());
+            keys
+        })
+    }
+
+    /// How must a client prove that it is `user`? As the server would ask it to.
+    fn facts(&self, user: &str, database: &str, origin: Origin, password: Option<Password>) -> Facts {
+        let proof = password.map(Login::Password);
+        let (address, outcome) = self.probe(user, database, proof.as_ref());
+        match outcome {
+            Ok(Outcome::NotAsked) => match (&*address, origin) {
+                (ServerAddress::Tcp { .. }, _) => self.learned(user, database, Facts::Trust),
+                // The server may have accepted us for the operating system's user that we run as (peer). Only that same
+                // user would have been accepted in our place.
+                (ServerAddress::Unix(_), Origin::Unix { uid: Some(uid) })
+                    if uid == rustix::process::geteuid().as_raw() =>
+                {
+                    Facts::Trust
+                }
+                (ServerAddress::Unix(path), _) => Facts::Refuse(not_for_others(path)),
+            },
+            Ok(Outcome::Asked(asked)) => match self.asked(user, database, asked) {
+                // Each client of such a user sends its password, and the server judges it.
+                Facts::AskServer => Facts::AskServer,
+                facts => self.learned(user, database, facts),
+            },
+            Ok(Outcome::Accepted(Some((keys, made_with)))) => {
+                let login = Login::Keys { keys: keys.clone(), made_with: made_with.clone() };
+                self.remember(user, login.clone());
+                self.learned(user, database, by_keys(&keys, made_with));
+                Facts::Accepted(login)
+            }
+            Ok(Outcome::Accepted(None)) => proof.map_or(Facts::Trust, Facts::Accepted),
+            Err(report) => Facts::Refuse(report),
+        }
+    }
+
+    /// Asks the server again before what is known of a user is too old.
+    fn renew(&self, user: &str, database: &str) {
+        let (address, outcome) = self.probe(user, database, None);
+        match outcome {
+            Ok(Outcome::NotAsked) if matches!(*address, ServerAddress::Tcp { .. }) => {
+                self.learned(user, database, Facts::Trust);
+            }
+            Ok(Outcome::Asked(asked)) => match self.asked(user, database, asked) {
+                Facts::AskServer => self.shared.forget(user, database),
+                facts => {
+                    self.learned(user, database, facts);
+                }
+            },
+            Ok(_) => self.shared.forget(user, database),
+            // A server that cannot be reached says nothing of the user.
+            Err(report) if speaks_against_server(&report.sqlstate) => {}
+            Err(_) => self.shared.forget(user, database),
+        }
+    }
+
+    /// The server asks this user in this way. What can the client's answer be checked against?
+    fn asked(&self, user: &str, database: &str, asked: Asked) -> Facts {
+        if let Some(facts) = self.configured(user) {
+            return facts;
+        }
+        // Who asks in clear text may have the password judged by somebody else (LDAP, PAM, RADIUS).
+        if asked == Asked::Plain {
+            return Facts::AskServer;
+        }
+        match (self.verifiers.look_up(&self.shared, user), asked) {
+            (Found::Unreadable, _) => self.still_accepted(user, database).unwrap_or(Facts::AskServer),
+            (Found::Secret(StoredSecret::Scram(verifier)), Asked::Scram) => Facts::Scram { verifier, login: None },
+            (Found::Secret(StoredSecret::Md5(hash)), Asked::Md5) => Facts::Md5(hash),
+            (Found::Secret(StoredSecret::Plain(password)), Asked::Md5) => {
+                StoredSecret::Plain(password).md5_hash(user.as_bytes()).map_or(Facts::Nobody(asked), Facts::Md5)
+            }
+            (Found::Secret(StoredSecret::Plain(password)), _) => {
+                self.by_password(user, &password).unwrap_or(Facts::Nobody(asked))
+            }
+            // The server would let nobody in as this user, whatever the password: as with a SCRAM rule and an md5 hash.
+            (Found::Nothing | Found::Secret(_), _) => Facts::Nobody(asked),
+        }
+    }
+
+    /// If the server has accepted a password of this user before, and accepts its keys still, a client can be asked for them.
+    fn still_accepted(&self, user: &str, database: &str) -> Option<Facts> {
+        let accepted = || self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        let login = accepted().get(user).cloned()?;
+        match self.probe(user, database, Some(&login)).1 {
+            Ok(_) => match login {
+                Login::Keys { keys, made_with } => Some(by_keys(&keys, made_with)),
+                Login::Password(_) | Login::Md5(_) => None,
+            },
+            Err(report) if report.sqlstate.starts_with("28") => {
+                accepted().remove(user);
+                None
+            }
+            Err(report) => Some(Facts::Refuse(report)),
+        }
+    }
+
+    fn remember(&self, user: &str, login: Login) {
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        if accepted.len() >= MAX_ACCEPTED && !accepted.contains_key(user) {
+            // They only spare a client the clear text; which of them goes does not matter.
+            if let Some(any) = accepted.keys().next().cloned() {
+                accepted.remove(&any);
+            }
+        }
+        accepted.insert(user.into(), login);
+    }
+
+    /// The password of the connection string serves for its user: the client must know it, too.
+    fn configured(&self, user: &str) -> Option<Facts> {
+        match self.shared.config.login_for(user)? {
+            Login::Password(password) => self.by_password(user, &password),
+            Login::Keys { .. } | Login::Md5(_) => None,
+        }
+    }
+
+    fn by_password(&self, user: &str, password: &Password) -> Option<Facts> {
+        let parameters = self.shared.mock.parameters(user.as_bytes(), 4096).ok()?;
+        let derivation = StoredSecret::Plain(password.clone()).derivation(&parameters).ok()??;
+        let verifier = Verifier::from_keys(&self.keys(&derivation), parameters);
+        Some(Facts::Scram { verifier, login: Some(Login::Password(password.clone())) })
+    }
+
+    fn learned(&self, user: &str, database: &str, facts: Facts) -> Facts {
+        if matches!(facts, Facts::Refuse(_) | Facts::AskServer | Facts::Accepted(_)) {
+            return facts;
+        }
+        known::learn(&self.shared, user, database, facts.clone());
+        facts
+    }
+
+    /// Logs in to the server; if it cannot be reached and may be somewhere else in a moment, there.
+    fn probe(
+        &self,
+        user: &str,
+        database: &str,
+        proof: Option<&Login>,
+    ) -> (Arc<ServerAddress>, Result<Outcome, Report>) {
+        let timeout = self.shared.config.timeouts.server_connect();
+        let moves = self.shared.upstream.moves();
+        let address = self.shared.upstream.address();
+        let outcome = probe::login(&address, user, database, proof, timeout);
+        if !outcome.as_ref().is_err_and(|report| speaks_against_server(&report.sqlstate)) {
+            return (address, outcome);
+        }
+        let _ = self.remarks.try_send(Remark::Unreachable(address.clone()));
+        if !self.wait_for_move(moves, timeout) {
+            return (address, outcome);
+        }
+        let address = self.shared.upstream.address();
+        let outcome = probe::login(&address, user, database, proof, timeout);
+        (address, outcome)
+    }
+
+    /// Waits until the address has changed, as long as it may.
+    fn wait_for_move(&self, moves: u32, limit: Duration) -> bool {
+        let upstream = &self.shared.upstream;
+        let end = Instant::now() + limit;
+        while upstream.moves() == moves && upstream.may_move() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        upstream.moves() != moves
+    }
+}
+
+/// A client is asked to prove that it has these keys, with which we log in to the server.
+fn by_keys(keys: &ScramKeys, made_with: KeyParameters) -> Facts {
+    let verifier = Verifier::from_keys(keys, made_with.clone());
+    Facts::Scram { verifier, login: Some(Login::Keys { keys: keys.clone(), made_with }) }
+}
+
+fn wrong_password(user: &str) -> Report {
+    Report::fatal(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
+}
+
+fn not_for_others(path: &Path) -> Report {
+    let text = format!(
+        "the server at {} asks pgusher for no password, and this client is not pgusher's own operating system user",
+        path.display()
+    );
+    Report::fatal(sqlstate::INVALID_AUTHORIZATION, text)
+        .detail("The server may know pgusher by its operating system user (peer), which says nothing of this client.")
+        .hint(
+            "Give pgusher the server's TCP address, so that the server's rules for TCP apply; or name an authentication \
+             method (--auth).",
+        )
+}
