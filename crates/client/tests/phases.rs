@@ -12,21 +12,42 @@ use pgusher_wire::startup::{SSL_REQUEST_BYTES, Startup};
 use pgusher_wire::{Report, TxStatus};
 use pgusher_wire::{backend, frontend};
 
-const QUEUE: Duration = Duration::from_millis(30);
-const STARTUP: Duration = Duration::from_millis(50);
-const ROUND: Duration = Duration::from_millis(40);
-const READY: Duration = Duration::from_millis(60);
-const FIRST_ROW: Duration = Duration::from_millis(25);
-const LAST_ROW: Duration = Duration::from_millis(35);
-const FINISH: Duration = Duration::from_millis(20);
-const EXIT: Duration = Duration::from_millis(45);
+const QUEUE: Duration = Duration::from_millis(90);
+const STARTUP: Duration = Duration::from_millis(150);
+const ROUND: Duration = Duration::from_millis(120);
+const READY: Duration = Duration::from_millis(180);
+const FIRST_ROW: Duration = Duration::from_millis(75);
+const LAST_ROW: Duration = Duration::from_millis(105);
+const FINISH: Duration = Duration::from_millis(60);
+const EXIT: Duration = Duration::from_millis(135);
 
-/// Within 20 %, or 10 ms of a busy machine; never early by more than the clock's grain.
-fn assert_near(what: &str, measured: Option<Duration>, injected: Duration) {
-    let measured = measured.unwrap_or_else(|| panic!("{what} was not measured"));
-    let slack = (injected / 5).max(Duration::from_millis(10));
-    assert!(measured + Duration::from_micros(100) >= injected, "{what}: {measured:?} is less than {injected:?}");
-    assert!(measured <= injected + slack, "{what}: {measured:?} is much more than {injected:?}");
+/// More than the server waited: what two threads need on a busy machine, and less than any of the waits, so that a phase
+/// into which a neighbour slipped is seen.
+const SLACK: Duration = Duration::from_millis(45);
+const TRIES: usize = 40;
+
+/// A phase that was measured, and how long the server let it wait.
+type Timing = (&'static str, Option<Duration>, Duration);
+
+/// A busy machine can make any phase of one try longer, and nothing can make it shorter. So no try may measure less than was
+/// waited, and each phase must have been measured closely in some try: one that also counts its neighbour never is.
+fn assert_measured(mut experiment: impl FnMut() -> Vec<Timing>) {
+    let mut best: Vec<Timing> = Vec::new();
+    for _ in 0..TRIES {
+        let timings = experiment();
+        for (i, (name, measured, waited)) in timings.into_iter().enumerate() {
+            let measured = measured.unwrap_or_else(|| panic!("{name} was not measured"));
+            assert!(measured + Duration::from_micros(100) >= waited, "{name}: {measured:?} is less than {waited:?}");
+            match best.get_mut(i) {
+                Some((_, least, _)) => *least = (*least).min(Some(measured)),
+                None => best.push((name, Some(measured), waited)),
+            }
+        }
+        if best.iter().all(|(_, least, waited)| *least <= Some(*waited + SLACK)) {
+            return;
+        }
+    }
+    panic!("measured is always more than was waited: {best:?}");
 }
 
 fn serve(play: impl FnOnce(TcpStream) + Send + 'static) -> (u16, JoinHandle<()>) {
@@ -78,36 +99,41 @@ fn refuse_tls(stream: &mut TcpStream, wait: Duration) {
 
 #[test]
 fn each_phase_of_a_scram_login_comes_back() {
-    let verifier = Verifier::from_password(&Password::new("pw"), b"0123456789abcdef", 4096).unwrap();
-    let (port, thread) = serve(move |mut stream| {
-        refuse_tls(&mut stream, QUEUE);
-        let packet = read_startup(&mut stream);
-        let (startup, _) = Startup::parse(&packet).unwrap().unwrap();
-        let Startup::Session { parameters, .. } = startup else { panic!("no session") };
-        assert_eq!(parameters.get("user"), Some(&b"u"[..]));
-        thread::sleep(STARTUP);
-        let mut out = Vec::new();
-        backend::write_authentication_sasl(&mut out, &["SCRAM-SHA-256"]);
-        stream.write_all(&out).unwrap();
-        scram(&mut stream, verifier);
-        let (tag, _) = read_message(&mut stream);
-        assert_eq!(tag, b'X');
-        thread::sleep(EXIT);
+    assert_measured(|| {
+        let verifier = Verifier::from_password(&Password::new("pw"), b"0123456789abcdef", 4096).unwrap();
+        let (port, thread) = serve(move |mut stream| {
+            refuse_tls(&mut stream, QUEUE);
+            let packet = read_startup(&mut stream);
+            let (startup, _) = Startup::parse(&packet).unwrap().unwrap();
+            let Startup::Session { parameters, .. } = startup else { panic!("no session") };
+            assert_eq!(parameters.get("user"), Some(&b"u"[..]));
+            thread::sleep(STARTUP);
+            let mut out = Vec::new();
+            backend::write_authentication_sasl(&mut out, &["SCRAM-SHA-256"]);
+            stream.write_all(&out).unwrap();
+            scram(&mut stream, verifier);
+            let (tag, _) = read_message(&mut stream);
+            assert_eq!(tag, b'X');
+            thread::sleep(EXIT);
+        });
+        let (connection, attempts) = connector(port, "").connect().unwrap();
+        let phases = attempts.phases();
+        assert!(phases.client_crypto.unwrap() > Duration::from_micros(50) && phases.tls.is_none());
+        let parts: Duration = phases.iter().map(|(_, time)| time).sum();
+        assert!(parts <= phases.total && phases.total <= attempts.total, "{phases:?}");
+        assert_eq!(connection.auth_method(), "scram-sha-256");
+        assert_eq!((connection.backend_pid(), connection.parameter("server_version")), (77, Some("99.1")));
+        let disconnect = connection.terminate().unwrap();
+        thread.join().unwrap();
+        vec![
+            ("connect", phases.connect, Duration::ZERO),
+            ("queue+fork", phases.queue_fork, QUEUE),
+            ("startup", phases.startup, STARTUP),
+            ("authenticate", phases.authenticate, ROUND),
+            ("ready", phases.ready, READY),
+            ("disconnect", Some(disconnect), EXIT),
+        ]
     });
-    let (connection, attempts) = connector(port, "").connect().unwrap();
-    let phases = attempts.phases();
-    assert_near("queue+fork", phases.queue_fork, QUEUE);
-    assert_near("startup", phases.startup, STARTUP);
-    assert_near("authenticate", phases.authenticate, ROUND);
-    assert_near("ready", phases.ready, READY);
-    assert!(phases.client_crypto.unwrap() > Duration::from_micros(50));
-    assert!(phases.connect.unwrap() < Duration::from_millis(20) && phases.tls.is_none());
-    let parts: Duration = phases.iter().map(|(_, time)| time).sum();
-    assert!(parts <= phases.total && phases.total <= attempts.total, "{phases:?}");
-    assert_eq!(connection.auth_method(), "scram-sha-256");
-    assert_eq!((connection.backend_pid(), connection.parameter("server_version")), (77, Some("99.1")));
-    assert_near("disconnect", Some(connection.terminate().unwrap()), EXIT);
-    thread.join().unwrap();
 }
 
 fn scram(stream: &mut TcpStream, verifier: Verifier) {
@@ -134,51 +160,57 @@ fn scram(stream: &mut TcpStream, verifier: Verifier) {
 
 #[test]
 fn phases_of_a_statement() {
-    let (port, thread) = serve(|mut stream| {
-        read_startup(&mut stream);
-        let mut out = Vec::new();
-        backend::write_authentication_ok(&mut out);
-        ready(&mut out);
-        stream.write_all(&out).unwrap();
-        let (tag, _) = read_message(&mut stream);
-        assert_eq!(tag, b'Q');
-        let row = [b'D', 0, 0, 0, 11, 0, 1, 0, 0, 0, 1, b'x'];
-        thread::sleep(FIRST_ROW);
-        stream.write_all(&row).unwrap();
-        thread::sleep(LAST_ROW);
-        stream.write_all(&row).unwrap();
-        thread::sleep(FINISH);
-        let mut out = Vec::new();
-        backend::write_command_complete(&mut out, b"SELECT 2");
-        backend::write_ready_for_query(&mut out, TxStatus::Transaction);
-        stream.write_all(&out).unwrap();
-        let _ = read_message(&mut stream);
+    assert_measured(|| {
+        let (port, thread) = serve(|mut stream| {
+            read_startup(&mut stream);
+            let mut out = Vec::new();
+            backend::write_authentication_ok(&mut out);
+            ready(&mut out);
+            stream.write_all(&out).unwrap();
+            let (tag, _) = read_message(&mut stream);
+            assert_eq!(tag, b'Q');
+            let row = [b'D', 0, 0, 0, 11, 0, 1, 0, 0, 0, 1, b'x'];
+            thread::sleep(FIRST_ROW);
+            stream.write_all(&row).unwrap();
+            thread::sleep(LAST_ROW);
+            stream.write_all(&row).unwrap();
+            thread::sleep(FINISH);
+            let mut out = Vec::new();
+            backend::write_command_complete(&mut out, b"SELECT 2");
+            backend::write_ready_for_query(&mut out, TxStatus::Transaction);
+            stream.write_all(&out).unwrap();
+            let _ = read_message(&mut stream);
+        });
+        let (mut connection, attempts) = connector(port, "sslmode=disable").connect().unwrap();
+        assert!(attempts.phases().queue_fork.is_none() && attempts.phases().authenticate.is_none());
+        let reply = connection.simple_query("select").unwrap();
+        assert_eq!((reply.rows, reply.row_bytes, reply.tag.as_deref()), (2, 14, Some("SELECT 2")));
+        assert_eq!(connection.transaction_status(), TxStatus::Transaction);
+        drop(connection);
+        thread.join().unwrap();
+        vec![
+            ("first byte", Some(reply.first_byte), FIRST_ROW),
+            ("last row", reply.last_row, FIRST_ROW + LAST_ROW),
+            ("ready", Some(reply.ready), FIRST_ROW + LAST_ROW + FINISH),
+        ]
     });
-    let (mut connection, attempts) = connector(port, "sslmode=disable").connect().unwrap();
-    assert!(attempts.phases().queue_fork.is_none() && attempts.phases().authenticate.is_none());
-    let reply = connection.simple_query("select").unwrap();
-    assert_near("first byte", Some(reply.first_byte), FIRST_ROW);
-    assert_near("last row", reply.last_row, FIRST_ROW + LAST_ROW);
-    assert_near("ready", Some(reply.ready), FIRST_ROW + LAST_ROW + FINISH);
-    assert_eq!((reply.rows, reply.row_bytes, reply.tag.as_deref()), (2, 14, Some("SELECT 2")));
-    assert_eq!(connection.transaction_status(), TxStatus::Transaction);
-    drop(connection);
-    thread.join().unwrap();
 }
 
 #[test]
 fn the_fork_probe_works_without_tls() {
-    let (port, thread) = serve(|mut stream| {
-        refuse_tls(&mut stream, QUEUE);
-        read_startup(&mut stream);
-        let mut out = Vec::new();
-        backend::write_authentication_ok(&mut out);
-        ready(&mut out);
-        stream.write_all(&out).unwrap();
+    assert_measured(|| {
+        let (port, thread) = serve(|mut stream| {
+            refuse_tls(&mut stream, QUEUE);
+            read_startup(&mut stream);
+            let mut out = Vec::new();
+            backend::write_authentication_ok(&mut out);
+            ready(&mut out);
+            stream.write_all(&out).unwrap();
+        });
+        let (_, attempts) = connector(port, "sslmode=disable").fork_probe(true).connect().unwrap();
+        thread.join().unwrap();
+        vec![("queue+fork", attempts.phases().queue_fork, QUEUE)]
     });
-    let (_, attempts) = connector(port, "sslmode=disable").fork_probe(true).connect().unwrap();
-    assert_near("queue+fork", attempts.phases().queue_fork, QUEUE);
-    thread.join().unwrap();
 }
 
 #[test]
@@ -196,22 +228,21 @@ fn plaintext_behind_the_ssl_answer_is_refused() {
 
 #[test]
 fn a_server_that_is_silent_or_none_at_all_ends_in_an_error() {
+    // Silent until the client has gone: an end of the connection would be another error.
     let (port, thread) = serve(|mut stream| {
         read_startup(&mut stream);
-        thread::sleep(Duration::from_millis(400));
+        let _ = stream.read(&mut [0; 100]);
     });
-    let silent = connector(port, "sslmode=disable").timeout(Some(Duration::from_millis(100))).connect().err().unwrap();
+    let silent = connector(port, "sslmode=disable").timeout(Some(Duration::from_millis(300))).connect().err().unwrap();
     assert_eq!((silent.kind(), silent.phase()), (ErrorKind::Timeout, Some(Phase::Startup)));
     thread.join().unwrap();
 
-    let (port, thread) = serve(|mut stream| {
-        let _ = stream.read(&mut [0; 100]);
-        thread::sleep(Duration::from_millis(2500));
-    });
+    let (port, thread) = serve(|mut stream| while stream.read(&mut [0; 100]).is_ok_and(|n| n > 0) {});
     let began = std::time::Instant::now();
     let late = connector(port, "sslmode=disable connect_timeout=1").connect().err().unwrap();
     assert_eq!(late.kind(), ErrorKind::Timeout);
-    assert!(began.elapsed() < Duration::from_millis(1800));
+    // The connector's own limit is ten seconds.
+    assert!((1..8).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     thread.join().unwrap();
 
     let (port, thread) = serve(|mut stream| {
