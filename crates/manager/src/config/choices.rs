@@ -32,7 +32,6 @@ pub enum AuthMethod {
     Trust,
     /// By SCRAM-SHA-256, against the users in the configuration.
     #[serde(rename = "scram-sha-256")]
-    #[serde(rename = "scram-sha-256")]
     ScramSha256,
     /// By an md5 hash, or SCRAM for users whose verifier is one.
     Md5,
