@@ -45,7 +45,7 @@ bench: ## side by side with PgBouncer; writes docs/benchmarks.md (about 20 minut
 
 docs: ## builds the book to docs/book
 	@$(PREPARE) docs
-	mdbook build docs
+	PATH="$$PATH:$${CARGO_HOME:-$$HOME/.cargo}/bin" mdbook build docs
 
 install: build ## installs the program to $(DESTDIR)$(PREFIX)/bin
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/doc/pgusher"
