@@ -98,8 +98,8 @@ impl Shared {
         }
     }
 
-    /// The pool of (database, user); made if there is none. To be called only for clients that have proved their identity,
-    /// so that nobody else can make pools.
+    /// The pool of (database, user); made if there is none. To be called only for clients that have proved their identity
+    /// and for the pool of the connection string, so that nobody else can make pools.
     pub fn pool(&self, database: &str, user: &str) -> Option<Arc<PoolEntry>> {
         let find = |pools: &Pools| pools.get(database).and_then(|users| users.get(user)).cloned();
         if let Some(pool) = find(&self.pools.read().unwrap_or_else(PoisonError::into_inner)) {

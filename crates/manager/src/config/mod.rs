@@ -168,6 +168,10 @@ impl Config {
         if let Some(min) = min_pool_size.filter(|min| *min > pool_size) {
             return Err(ConfigError(format!("min_pool_size ({min}) must not be greater than pool_size ({pool_size})")));
         }
+        let mut timeouts = file.timeouts;
+        if let Some(limit) = server.conninfo.connect_timeout {
+            timeouts.shorten_server_connect(limit);
+        }
         let mut config = Self {
             server,
             listen,
@@ -179,7 +183,7 @@ impl Config {
             max_clients: file.max_clients.unwrap_or(20_000),
             max_pools: file.max_pools.unwrap_or(1_000),
             max_cancels: file.max_cancels.unwrap_or(100),
-            timeouts: file.timeouts,
+            timeouts,
             users,
             auth_query: None,
         };

@@ -46,6 +46,12 @@ fn limit(seconds: u64) -> Duration {
 }
 
 impl Timeouts {
+    /// The connection string allows no longer than this.
+    pub(super) fn shorten_server_connect(&mut self, limit: Duration) {
+        if self.server_connect() > limit {
+            self.server_connect_s = limit.as_secs().max(1);
+        }
+    }
     /// From accept to the end of the login.
     pub fn client_login(&self) -> Duration {
         limit(self.client_login_s)

@@ -13,6 +13,7 @@ use crate::config::Server;
 use crate::upstream::ServerAddress;
 use pgusher_client::{Config as Conninfo, Connector, ErrorKind, Host, LoadBalanceHosts, Place, TargetSessionAttrs};
 use rand::seq::SliceRandom;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
@@ -23,7 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Chooser {
     conninfo: Conninfo,
     timeout: Duration,
+    look_up: LookUp,
 }
+
+/// The addresses of a name, for this port.
+pub(super) type LookUp = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
 /// What a candidate is.
 #[derive(Debug)]
@@ -50,7 +55,14 @@ impl Chooser {
     /// For these hosts; no server is waited for longer than `limit`.
     pub(super) fn new(server: &Server, limit: Duration) -> Self {
         let timeout = server.conninfo.connect_timeout.unwrap_or(PATIENCE).min(limit);
-        Self { conninfo: server.conninfo.clone(), timeout }
+        let look_up = |name: &str, port: u16| (name, port).to_socket_addrs().map(Iterator::collect);
+        Self { conninfo: server.conninfo.clone(), timeout, look_up }
+    }
+
+    /// With another way to look names up.
+    #[cfg(test)]
+    pub(super) fn with_names(self, look_up: LookUp) -> Self {
+        Self { look_up, ..self }
     }
 
     /// Chooses an address, `current` if it still will do. Unless `doubted`, an address that need not be of a certain kind is
@@ -92,7 +104,7 @@ impl Chooser {
         }
         let mut candidates = Vec::new();
         for host in hosts {
-            match resolve(host) {
+            match self.resolve(host) {
                 Ok(mut addresses) => {
                     if random {
                         addresses.shuffle(&mut rand::rng());
@@ -129,6 +141,26 @@ impl Chooser {
         }
     }
 
+    /// The addresses of a host. Of a name, those of IPv4 come first: `localhost` often stands for ::1 first, while many servers
+    /// listen on 127.0.0.1 only.
+    fn resolve(&self, host: &Host) -> io::Result<Vec<ServerAddress>> {
+        let tcp = |name: &str, address: SocketAddr| ServerAddress::Tcp { address, name: name.into() };
+        match &host.place {
+            Place::Unix(path) => Ok(vec![ServerAddress::Unix(path.clone())]),
+            Place::Abstract(_) => Err(io::ErrorKind::Unsupported.into()),
+            Place::Tcp { name, addr: Some(ip) } => {
+                let shown = if name.is_empty() { ip.to_string() } else { name.clone() };
+                Ok(vec![tcp(&shown, SocketAddr::new(*ip, host.port))])
+            }
+            Place::Tcp { name, addr: None } => {
+                let mut found = (self.look_up)(name, host.port)?;
+                found.sort_by_key(SocketAddr::is_ipv6);
+                found.dedup();
+                Ok(found.into_iter().map(|address| tcp(name, address)).collect())
+            }
+        }
+    }
+
     /// The connection string for this address alone.
     pub(super) fn at(&self, address: &ServerAddress) -> Conninfo {
         at(&self.conninfo, address, self.timeout)
@@ -157,22 +189,62 @@ pub(super) fn at(conninfo: &Conninfo, address: &ServerAddress, timeout: Duration
     one
 }
 
-/// The addresses of a host. Of a name, those of IPv4 come first: `localhost` often stands for ::1 first, while many servers
-/// listen on 127.0.0.1 only.
-fn resolve(host: &Host) -> std::io::Result<Vec<ServerAddress>> {
-    let tcp = |name: &str, address: SocketAddr| ServerAddress::Tcp { address, name: name.into() };
-    match &host.place {
-        Place::Unix(path) => Ok(vec![ServerAddress::Unix(path.clone())]),
-        Place::Abstract(_) => Err(std::io::ErrorKind::Unsupported.into()),
-        Place::Tcp { name, addr: Some(ip) } => {
-            let shown = if name.is_empty() { ip.to_string() } else { name.clone() };
-            Ok(vec![tcp(&shown, SocketAddr::new(*ip, host.port))])
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Overrides};
+
+    fn chooser(conninfo: &str, look_up: LookUp) -> Chooser {
+        let config = Config::from_conninfo(conninfo, &Overrides::default()).unwrap();
+        Chooser::new(&config.server, Duration::from_secs(1)).with_names(look_up)
+    }
+
+    fn tcp(address: &str, name: &str) -> ServerAddress {
+        ServerAddress::Tcp { address: address.parse().unwrap(), name: name.into() }
+    }
+
+    #[test]
+    fn the_current_address_is_kept_while_its_name_stands_for_it() {
+        let chooser = chooser("host=db,other port=1 user=x", |name, port| {
+            let ips: &[&str] = if name == "db" { &["::7", "10.0.0.1", "10.0.0.2"] } else { &["10.0.0.3"] };
+            Ok(ips.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), port)).collect())
+        });
+        for kept in [tcp("10.0.0.2:1", "db"), tcp("10.0.0.3:1", "other"), tcp("[::7]:1", "db")] {
+            // Nothing is tried: there is no reason to doubt it.
+            let choice = chooser.choose(Some(&kept), false);
+            assert_eq!(choice.address, Some(kept.clone()));
+            assert_eq!((choice.candidates.len(), choice.candidates.first()), (4, Some(&kept)));
         }
-        Place::Tcp { name, addr: None } => {
-            let mut found: Vec<SocketAddr> = (name.as_str(), host.port).to_socket_addrs()?.collect();
-            found.sort_by_key(SocketAddr::is_ipv6);
-            found.dedup();
-            Ok(found.into_iter().map(|address| tcp(name, address)).collect())
-        }
+        // IPv4 first.
+        let order = chooser.candidates(&mut Vec::new());
+        assert_eq!(order.first(), Some(&tcp("10.0.0.1:1", "db")));
+        assert_eq!(order.get(2), Some(&tcp("[::7]:1", "db")));
+    }
+
+    #[test]
+    fn a_name_that_stands_for_something_else_now() {
+        let chooser = chooser("host=db port=1 user=x", |_, port| Ok(vec![SocketAddr::new([10, 0, 0, 9].into(), port)]));
+        let choice = chooser.choose(Some(&tcp("10.0.0.1:1", "db")), false);
+        assert_eq!(choice.address, Some(tcp("10.0.0.9:1", "db")));
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_resolved() {
+        let chooser = chooser("host=db port=1 user=x", |_, _| Err(io::ErrorKind::NotFound.into()));
+        let choice = chooser.choose(Some(&tcp("10.0.0.1:1", "db")), true);
+        assert!(choice.address.is_none() && choice.candidates.is_empty());
+        assert!(choice.reasons[0].contains("db:1"), "{:?}", choice.reasons);
+    }
+
+    #[test]
+    fn one_address_alone() {
+        let address = tcp("10.0.0.1:5", "db");
+        let chooser =
+            chooser("host=a,db port=1 user=x target_session_attrs=read-write options=-cx.y=1", |_, _| Ok(vec![]));
+        let one = chooser.at(&address);
+        assert_eq!(one.hosts.len(), 1);
+        assert_eq!(one.hosts[0].to_string(), "db:5");
+        assert_eq!(one.target_session_attrs, TargetSessionAttrs::Any);
+        assert!(one.parameters.is_empty());
     }
 }

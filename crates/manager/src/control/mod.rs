@@ -53,6 +53,9 @@ pub fn find_server(server: &Server, limit: Duration) -> Result<Upstream, ConfigE
     let address = choice.address.or(choice.candidates.first().cloned()).ok_or_else(|| {
         ConfigError(format!("the server's host name cannot be resolved: {}", choice.reasons.join("; ")))
     })?;
+    if choice.candidates.len() > 1 {
+        tracing::info!("the server is at {address}");
+    }
     let upstream = Upstream::new(address, server.conninfo.target_session_attrs);
     upstream.set_alternatives(choice.candidates.len() > 1);
     Ok(upstream)

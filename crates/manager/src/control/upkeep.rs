@@ -45,6 +45,7 @@ pub(super) struct Upkeep {
     checked: Instant,
     doubted: bool,
     down: bool,
+    nameless: bool,
 }
 
 impl Upkeep {
@@ -59,6 +60,7 @@ impl Upkeep {
             checked: Instant::now(),
             doubted: false,
             down: false,
+            nameless: false,
         }
     }
 
@@ -102,9 +104,16 @@ impl Upkeep {
 
     fn apply(&mut self, current: &ServerAddress, choice: Choice) {
         let upstream = &self.shared.upstream;
-        if !choice.candidates.is_empty() {
-            upstream.set_alternatives(choice.candidates.len() > 1);
+        if choice.candidates.is_empty() {
+            // A name server that is silent says nothing about the server.
+            if !self.nameless {
+                tracing::warn!(reasons = ?choice.reasons, "the server stays at {current}");
+            }
+            self.nameless = true;
+            return;
         }
+        self.nameless = false;
+        upstream.set_alternatives(choice.candidates.len() > 1);
         let down = choice.address.is_none();
         let was_down = upstream.set_down(down);
         self.down = down;
@@ -125,5 +134,71 @@ impl Upkeep {
         for worker in 0..self.shared.config.workers {
             self.post.send(WorkerId(u8::try_from(worker).unwrap_or(u8::MAX)), Letter::Core(mail()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chooser::LookUp;
+    use super::*;
+    use crate::config::{Config, Overrides};
+    use crate::shared::Upstream;
+    use pgusher_auth::{MockSecret, UserList};
+    use std::io;
+    use std::net::SocketAddr;
+
+    const OLD: LookUp = |_, port| Ok(vec![SocketAddr::from(([10, 0, 0, 1], port))]);
+    const NEW: LookUp = |_, port| Ok(vec![SocketAddr::from(([10, 0, 0, 2], port))]);
+    const NONE: LookUp = |_, _| Err(io::ErrorKind::NotFound.into());
+
+    fn upkeep(toml: &str) -> Upkeep {
+        let toml = format!("server = 'host=db port=1 user=x'\n{toml}");
+        let overrides = Overrides { workers: Some(1), ..Overrides::default() };
+        let config = Config::from_toml(&toml, &overrides).unwrap();
+        let chooser = Chooser::new(&config.server, Duration::from_secs(1)).with_names(OLD);
+        let address = chooser.choose(None, false).address.unwrap();
+        let upstream = Upstream::new(address, config.server.conninfo.target_session_attrs);
+        let shared = Shared::new(config, upstream, UserList::default(), MockSecret::new([0; 32]));
+        let mut upkeep = Upkeep::new(Arc::new(shared), Arc::new(Post::new(Vec::new())));
+        upkeep.chooser = chooser;
+        upkeep
+    }
+
+    /// Lets time pass, with names that mean this, and says where the server is then.
+    fn after(upkeep: &mut Upkeep, time: Duration, look_up: LookUp) -> (String, u32) {
+        let chooser = Chooser::new(&upkeep.shared.config.server, Duration::from_secs(1));
+        upkeep.chooser = chooser.with_names(look_up);
+        upkeep.checked = Instant::now().checked_sub(time).unwrap();
+        upkeep.check_address();
+        let upstream = &upkeep.shared.upstream;
+        (upstream.address().to_string(), upstream.moves())
+    }
+
+    #[test]
+    fn names_are_looked_up_again_when_they_are_old() {
+        let mut upkeep = upkeep("dns_max_age = 30");
+        let (soon, late) = (Duration::from_secs(29), Duration::from_secs(31));
+        assert_eq!(after(&mut upkeep, soon, NEW), ("10.0.0.1:1".into(), 0));
+        assert_eq!(after(&mut upkeep, late, OLD), ("10.0.0.1:1".into(), 0));
+        assert_eq!(after(&mut upkeep, late, NONE), ("10.0.0.1:1".into(), 0));
+        assert!(upkeep.nameless && !upkeep.down);
+        assert_eq!(after(&mut upkeep, late, NEW), ("10.0.0.2:1".into(), 1));
+        assert!(!upkeep.nameless);
+    }
+
+    #[test]
+    fn or_when_a_connection_fails() {
+        let mut upkeep = upkeep("dns_max_age = 0");
+        let late = Duration::from_secs(1000);
+        assert_eq!(after(&mut upkeep, late, NEW), ("10.0.0.1:1".into(), 0));
+        let address = upkeep.shared.upstream.address();
+        // Not for what is known already to be the wrong address.
+        let elsewhere = ServerAddress::Tcp { address: SocketAddr::from(([9, 9, 9, 9], 1)), name: "db".into() };
+        upkeep.hear(Remark::Unreachable(Arc::new(elsewhere)));
+        assert_eq!(after(&mut upkeep, late, NEW), ("10.0.0.1:1".into(), 0));
+        upkeep.hear(Remark::Unreachable(address));
+        assert_eq!(after(&mut upkeep, Duration::ZERO, NEW), ("10.0.0.1:1".into(), 0));
+        assert_eq!(after(&mut upkeep, late, NEW), ("10.0.0.2:1".into(), 1));
+        assert!(!upkeep.doubted);
     }
 }
