@@ -4,6 +4,7 @@
 //! * [`core`]: the state machine of one worker, without I/O. Read its contract first.
 //! * [`worker`]: the thread that moves bytes between sockets and its core.
 //! * [`control`]: everything that may block: key derivation, questions to the server about a user.
+//! * [`tls`]: certificates and what is asked of them.
 //! * [`config`]: what can be configured; [`shared`]: what the workers share; [`auth`]: how identities are proved.
 
 pub mod auth;
@@ -12,6 +13,7 @@ pub mod control;
 pub mod core;
 mod manager;
 pub mod shared;
+pub mod tls;
 mod upstream;
 pub mod worker;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use pgusher_manager::tls::{ClientTlsMode, ClientTlsOptions};
 use pgusher_manager::{AuthMethod, Config, Listen, Manager, Overrides, PoolMode};
 
 use crate::exit::Exit;
@@ -36,6 +37,16 @@ pub(crate) struct Args {
     /// How clients prove who they are [default: server, that is, as the server would ask them to].
     #[arg(long, value_enum)]
     auth: Option<Auth>,
+    /// Our certificate for clients, PEM, with those between it and its authority. Clients may use TLS then.
+    #[arg(long, value_name = "FILE")]
+    client_tls_cert: Option<PathBuf>,
+    /// The key of that certificate, PEM.
+    #[arg(long, value_name = "FILE")]
+    client_tls_key: Option<PathBuf>,
+    /// Whether clients may, or must, use TLS [default: allow with a certificate, disable without]. How the server is spoken to
+    /// says sslmode in SERVER.
+    #[arg(long, value_enum, value_name = "MODE")]
+    client_tls_sslmode: Option<ClientTls>,
     /// Read the configuration, say whether it is right, and end.
     #[arg(long)]
     check: bool,
@@ -47,6 +58,29 @@ enum Mode {
     Transaction,
     /// When it disconnects.
     Session,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ClientTls {
+    /// They cannot.
+    Disable,
+    /// They may.
+    Allow,
+    /// They must, over TCP.
+    Require,
+    /// They must, and must show a certificate; needs ca_file in a configuration file.
+    VerifyCa,
+}
+
+impl From<ClientTls> for ClientTlsMode {
+    fn from(mode: ClientTls) -> Self {
+        match mode {
+            ClientTls::Disable => Self::Disable,
+            ClientTls::Allow => Self::Allow,
+            ClientTls::Require => Self::Require,
+            ClientTls::VerifyCa => Self::VerifyCa,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -101,6 +135,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         min_pool_size: args.min_pool_size,
         pool_mode: args.pool_mode.map(Into::into),
         auth: args.auth.map(Into::into),
+        client_tls: ClientTlsOptions {
+            sslmode: args.client_tls_sslmode.map(Into::into),
+            cert_file: args.client_tls_cert,
+            key_file: args.client_tls_key,
+            ..ClientTlsOptions::default()
+        },
     };
     let path = PathBuf::from(&args.target);
     let is_file = path.extension().is_some_and(|e| e == "toml") || path.is_file();

@@ -1,6 +1,7 @@
 //! The TOML file as it is written.
 
 use super::{AuthMethod, PoolMode, Timeouts};
+use crate::tls::ClientTlsOptions;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,4 +30,6 @@ pub(super) struct File {
     pub(super) user_list: Option<PathBuf>,
     #[serde(default)]
     pub(super) timeouts: Timeouts,
+    #[serde(default)]
+    pub(super) client_tls: ClientTlsOptions,
 }

@@ -13,6 +13,7 @@ pub use server::Server;
 pub use timeouts::Timeouts;
 
 use crate::auth::Login;
+use crate::tls::{ClientTlsOptions, Clients};
 use file::File;
 use pgusher_auth::{Password, StoredSecret, UserList, Verifier};
 use std::net::SocketAddr;
@@ -41,6 +42,8 @@ pub struct Overrides {
     pub pool_mode: Option<PoolMode>,
     /// How clients prove their identity.
     pub auth: Option<AuthMethod>,
+    /// TLS towards clients: what is given here takes the place of the file's.
+    pub client_tls: ClientTlsOptions,
 }
 
 /// How the server is asked for the verifier of a user.
@@ -88,6 +91,8 @@ pub struct Config {
     pub max_cancels: usize,
     /// Limits in time.
     pub timeouts: Timeouts,
+    /// TLS towards clients; `None`: there is none.
+    pub client_tls: Option<Clients>,
     users: Vec<(String, StoredSecret)>,
 }
 
@@ -172,8 +177,10 @@ impl Config {
         if let Some(limit) = server.conninfo.connect_timeout {
             timeouts.shorten_server_connect(limit);
         }
+        let client_tls = Clients::new(&file.client_tls.overridden_by(&overrides.client_tls))?;
         let mut config = Self {
             server,
+            client_tls,
             listen,
             auth,
             workers,

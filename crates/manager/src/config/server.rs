@@ -2,6 +2,7 @@
 //! most, and the role that pgusher itself may use.
 
 use super::ConfigError;
+use crate::tls::Servers;
 use pgusher_auth::Password;
 use pgusher_client::conninfo::{Environment, Keyword, Params, PassQuery, password_from_file};
 use pgusher_client::{Config as Conninfo, Host, Place, TargetSessionAttrs};
@@ -21,6 +22,8 @@ pub struct Server {
     /// After this time the names of hosts are looked up again, and the server is asked again what it is if
     /// target_session_attrs wants something of it. `None`: only when a connection fails.
     pub dns_max_age: Option<Duration>,
+    /// How its connections are encrypted.
+    pub tls: Servers,
     password: Option<Password>,
 }
 
@@ -40,13 +43,6 @@ impl Server {
             if let Place::Abstract(name) = &host.place {
                 return Err(ConfigError(format!("abstract Unix sockets (@{name}) are not supported")));
             }
-            if host.is_tcp() && conninfo.tls.mode.requires_tls() {
-                return Err(ConfigError(format!(
-                    "sslmode={} asks for an encrypted connection to the server, which pgusher serve does not offer yet; use \
-                     a Unix socket or a network that you trust with sslmode=disable or prefer",
-                    conninfo.tls.mode.name()
-                )));
-            }
         }
         if let (None, Some(file), Some(host)) = (&conninfo.password, &conninfo.passfile, conninfo.hosts.first()) {
             let query = PassQuery {
@@ -64,6 +60,7 @@ impl Server {
         let seconds = dns_max_age_s.unwrap_or(DNS_MAX_AGE);
         Ok(Self {
             password: conninfo.password.as_ref().map(|p| Password::new(p.expose())),
+            tls: Servers::new(&conninfo)?,
             conninfo,
             database,
             dns_max_age: (seconds > 0).then(|| Duration::from_secs(seconds)),

@@ -10,6 +10,7 @@
 use super::probe;
 use crate::auth::speaks_against_server;
 use crate::config::Server;
+use crate::tls::Servers;
 use crate::upstream::ServerAddress;
 use pgusher_client::{Config as Conninfo, Connector, ErrorKind, Host, LoadBalanceHosts, Place, TargetSessionAttrs};
 use rand::seq::SliceRandom;
@@ -23,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Knows the hosts.
 pub(super) struct Chooser {
     conninfo: Conninfo,
+    tls: Servers,
     timeout: Duration,
     look_up: LookUp,
 }
@@ -56,7 +58,7 @@ impl Chooser {
     pub(super) fn new(server: &Server, limit: Duration) -> Self {
         let timeout = server.conninfo.connect_timeout.unwrap_or(PATIENCE).min(limit);
         let look_up = |name: &str, port: u16| (name, port).to_socket_addrs().map(Iterator::collect);
-        Self { conninfo: server.conninfo.clone(), timeout, look_up }
+        Self { conninfo: server.conninfo.clone(), tls: server.tls.clone(), timeout, look_up }
     }
 
     /// With another way to look names up.
@@ -119,7 +121,8 @@ impl Chooser {
 
     fn grade(&self, address: &ServerAddress, wanted: TargetSessionAttrs) -> Grade {
         if wanted == TargetSessionAttrs::Any {
-            let found = probe::login(address, &self.conninfo.user, &self.conninfo.dbname, None, self.timeout);
+            let found =
+                probe::login(address, &self.tls, &self.conninfo.user, &self.conninfo.dbname, None, self.timeout);
             return match found {
                 Err(report) if speaks_against_server(&report.sqlstate) => {
                     let detail = report.detail.map(|d| format!(": {d}")).unwrap_or_default();

@@ -237,7 +237,7 @@ impl Desk {
         let timeout = self.shared.config.timeouts.server_connect();
         let moves = self.shared.upstream.moves();
         let address = self.shared.upstream.address();
-        let outcome = probe::login(&address, user, database, proof, timeout);
+        let outcome = probe::login(&address, &self.shared.config.server.tls, user, database, proof, timeout);
         if !outcome.as_ref().is_err_and(|report| speaks_against_server(&report.sqlstate)) {
             return (address, outcome);
         }
@@ -246,7 +246,7 @@ impl Desk {
             return (address, outcome);
         }
         let address = self.shared.upstream.address();
-        let outcome = probe::login(&address, user, database, proof, timeout);
+        let outcome = probe::login(&address, &self.shared.config.server.tls, user, database, proof, timeout);
         (address, outcome)
     }
 

@@ -11,6 +11,7 @@ mod ahead;
 mod chooser;
 mod desk;
 mod known;
+mod link;
 mod probe;
 mod upkeep;
 mod verifiers;

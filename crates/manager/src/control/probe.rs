@@ -2,24 +2,22 @@
 //!
 //! Blocking, with a limit in time. The connection is closed again; nothing is executed on it.
 
+use super::link::Link;
 use crate::auth::{Asked, Login};
 use crate::shared::ServerAddress;
+use crate::tls::{Encryption, Servers};
 use pgusher_auth::scram::Step;
 use pgusher_auth::{
-    ChannelBinding, ClientExchange, Credential, KeyParameters, Mechanism, RAW_NONCE_LEN, ScramKeys, md5::Md5Hash,
+    ClientExchange, Credential, KeyParameters, Mechanism, OfferedMechanisms, RAW_NONCE_LEN, ScramKeys, Transport,
+    md5::Md5Hash,
 };
 use pgusher_wire::backend::{Authentication, Message};
 use pgusher_wire::startup::{Version, write_startup};
 use pgusher_wire::{Frame, Report, frontend, sqlstate};
 use rand::RngCore;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
-
-/// A login message is not larger than this.
-const MAX_LEN: usize = 64 * 1024;
 
 /// What the server said.
 #[derive(Debug)]
@@ -32,82 +30,52 @@ pub(super) enum Outcome {
     Accepted(Option<(ScramKeys, KeyParameters)>),
 }
 
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-struct Link {
-    stream: Stream,
-    buf: Zeroizing<Vec<u8>>,
-    deadline: Instant,
-}
-
-impl Link {
-    fn connect(address: &ServerAddress, timeout: Duration) -> io::Result<Self> {
-        let stream = match address {
-            ServerAddress::Tcp { address, .. } => Stream::Tcp(TcpStream::connect_timeout(address, timeout)?),
-            ServerAddress::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
-        };
-        Ok(Self { stream, buf: Zeroizing::default(), deadline: Instant::now() + timeout })
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let left = self.left()?;
-        match &mut self.stream {
-            Stream::Tcp(s) => s.set_write_timeout(Some(left)).and_then(|()| s.write_all(bytes)),
-            Stream::Unix(s) => s.set_write_timeout(Some(left)).and_then(|()| s.write_all(bytes)),
-        }
-    }
-
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-    }
-
-    /// The next whole message: its type and body.
-    fn message(&mut self) -> io::Result<(u8, Zeroizing<Vec<u8>>)> {
-        loop {
-            let parsed = Frame::parse(&self.buf).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-            if let Some((frame, used)) = parsed {
-                let message = (frame.tag, Zeroizing::new(frame.body.to_vec()));
-                self.buf.drain(..used);
-                return Ok(message);
-            }
-            if self.buf.len() > MAX_LEN {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a login message is too long"));
-            }
-            let left = self.left()?;
-            let mut chunk = Zeroizing::new([0; 4096]);
-            let n = match &mut self.stream {
-                Stream::Tcp(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut *chunk)),
-                Stream::Unix(s) => s.set_read_timeout(Some(left)).and_then(|()| s.read(&mut *chunk)),
-            }?;
-            if n == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.buf.extend_from_slice(chunk.get(..n).unwrap_or_default());
-        }
-    }
-}
-
-/// Logs in as `user` to `database`, with a password or with keys if there are any.
+/// Logs in as `user` to `database`, with a password or with keys if there are any; once more with or without TLS where
+/// sslmode=prefer or allow wants it.
 ///
 /// # Errors
 /// What to tell the client: the server's own error, or that it cannot be reached.
 pub(super) fn login(
     address: &ServerAddress,
+    tls: &Servers,
     user: &str,
     database: &str,
     proof: Option<&Login>,
     timeout: Duration,
 ) -> Result<Outcome, Report> {
+    let target = Target { address, tls, user, database, proof, deadline: Instant::now() + timeout };
+    let mut other = None;
+    let outcome = attempt(&target, tls.first(address), &mut other);
+    match other {
+        Some(encryption) if outcome.is_err() => attempt(&target, encryption, &mut None),
+        _ => outcome,
+    }
+}
+
+struct Target<'a> {
+    address: &'a ServerAddress,
+    tls: &'a Servers,
+    user: &'a str,
+    database: &'a str,
+    proof: Option<&'a Login>,
+    deadline: Instant,
+}
+
+/// Logs in once. `other` is the encryption to try next if what went wrong may be a matter of that.
+fn attempt(target: &Target<'_>, encryption: Encryption, other: &mut Option<Encryption>) -> Result<Outcome, Report> {
+    let Target { address, tls, user, database, proof, deadline } = *target;
     let unreachable = |e: io::Error| {
         Report::fatal(sqlstate::UNABLE_TO_CONNECT, format!("cannot connect to the PostgreSQL server at {address}"))
             .detail(e.to_string())
             .hint("Is the server running, and is the address in pgusher's configuration right?")
     };
-    let mut link = Link::connect(address, timeout).map_err(unreachable)?;
+    let mut link = Link::connect(address, deadline).map_err(unreachable)?;
+    if encryption != Encryption::Plain {
+        *other = tls.second(address, true);
+        link.secure(tls, address, encryption).map_err(unreachable)?;
+        *other = None;
+    }
+    let transport = link.transport();
     let mut out = Zeroizing::new(Vec::new());
     let parameters: [(&[u8], &[u8]); 2] = [(b"user", user.as_bytes()), (b"database", database.as_bytes())];
     write_startup(&mut out, Version::V3_0, parameters);
@@ -128,6 +96,10 @@ pub(super) fn login(
                 let mut report = Report::fatal(state, fields.message());
                 report.detail = fields.text(b'D');
                 report.hint = fields.text(b'H');
+                if report.sqlstate.starts_with("28") {
+                    // pg_hba.conf may want the other kind of connection.
+                    *other = tls.second(address, transport != Transport::Plain);
+                }
                 return Err(report);
             }
             // AuthenticationOk alone does not say that the database exists: the server says so before it is ready.
@@ -141,7 +113,15 @@ pub(super) fn login(
             if exchange.as_ref().is_some_and(|e| !e.is_done()) {
                 return Err(protocol("the server did not prove that it knows the password".into()));
             }
+            if tls.needs_binding() && !exchange.as_ref().is_some_and(ClientExchange::is_channel_bound) {
+                return Err(unbound());
+            }
             continue;
+        }
+        if tls.needs_binding()
+            && matches!(request, Authentication::CleartextPassword | Authentication::Md5Password { .. })
+        {
+            return Err(unbound());
         }
         if let Authentication::Other(kind) = request {
             let text = format!("the server asks for authentication method {kind}, which pgusher does not speak");
@@ -181,9 +161,8 @@ pub(super) fn login(
                 frontend::write_password(&mut out, hash.response(&salt).as_slice());
             }
             Authentication::Sasl(mechanisms) => {
-                if !mechanisms.contains(Mechanism::ScramSha256.name()) {
-                    return Err(protocol("the server offers no SASL mechanism that pgusher knows".into()));
-                }
+                let offered = OfferedMechanisms::from_names(mechanisms.iter());
+                let binding = tls.bind(offered, &transport).map_err(failed)?;
                 let mut nonce = [0; RAW_NONCE_LEN];
                 rand::rng().fill_bytes(&mut nonce);
                 let credential = match proof {
@@ -193,7 +172,7 @@ pub(super) fn login(
                     }
                     Login::Md5(_) => return Err(useless()),
                 };
-                let new = ClientExchange::new(credential, ChannelBinding::None, &nonce);
+                let new = ClientExchange::new(credential, binding, &nonce);
                 frontend::write_sasl_initial(&mut out, new.mechanism().name(), &new.first_message());
                 exchange = Some(new);
             }
@@ -219,4 +198,9 @@ pub(super) fn login(
             link.send(&out).map_err(unreachable)?;
         }
     }
+}
+
+fn unbound() -> Report {
+    let text = "the connection string asks for channel binding, and the server does not ask for a proof that is bound";
+    Report::fatal(sqlstate::INVALID_AUTHORIZATION, text)
 }

@@ -6,6 +6,7 @@
 
 use super::io::{ConnId, Mail, Output};
 use super::{Core, client, server};
+use crate::tls::Encryption;
 use pgusher_pool::{Micros, Seat, WorkerId};
 use pgusher_wire::startup::write_cancel;
 use pgusher_wire::{Report, sqlstate};
@@ -98,9 +99,11 @@ impl Core {
         }
         s.cancels += 1;
         let address = s.address.clone();
+        // As libpq of PostgreSQL 17: who could read the key could cancel, so that it is hidden where the statement is.
+        let encryption = if s.encrypted { Encryption::Tls } else { Encryption::Plain };
         let cancel = Cancel { server: seat, since: self.now, pid: s.pid, key: s.key.clone() };
         let slot = self.cancels.insert(cancel) as u32;
-        self.out.push_back(Output::Connect { conn: ConnId::Cancel(slot), address });
+        self.out.push_back(Output::Connect { conn: ConnId::Cancel(slot), address, encryption });
     }
 
     /// The connection for a cancel request is there.

@@ -94,6 +94,8 @@ pub struct Client {
     pub(super) key: [u8; 32],
     pub(super) key_len: u8,
     pub(super) origin: Origin,
+    /// It speaks TLS.
+    pub(super) secured: bool,
     pub(super) login: Option<Box<LoginData>>,
     /// What it was sent does not leave; its server is not read meanwhile.
     pub(super) blocked: bool,
@@ -149,6 +151,7 @@ impl Core {
             key,
             key_len: 4,
             origin,
+            secured: false,
             login: Some(Box::new(LoginData {
                 user: "".into(),
                 database: "".into(),
@@ -241,11 +244,18 @@ impl Core {
                 };
                 *encryption_asked += 1;
                 // One for each kind. Anything sent behind the question, before its answer, was meant to be encrypted.
-                if *encryption_asked > 2 || !rest.is_empty() {
+                if *encryption_asked > 2 || !rest.is_empty() || client.secured {
                     self.drop_client(slot);
                     return Step::Gone;
                 }
-                self.send(ConnId::Client(slot), vec![b'N']);
+                // On a Unix socket there is nobody to hide from.
+                let tls = matches!(message, Startup::SslRequest)
+                    && client.origin == Origin::Tcp
+                    && self.shared.config.client_tls.is_some();
+                self.send(ConnId::Client(slot), vec![if tls { b'S' } else { b'N' }]);
+                if tls {
+                    self.out.push_back(Output::StartTls(ConnId::Client(slot)));
+                }
                 Step::Go
             }
             Startup::Cancel { pid, key } => {
@@ -261,6 +271,13 @@ impl Core {
                     self.refuse(slot, &report);
                     return Step::Gone;
                 }
+                if self.needs_tls(slot) {
+                    let report =
+                        Report::fatal(sqlstate::INVALID_AUTHORIZATION, "pgusher accepts encrypted connections only")
+                            .hint("Connect with sslmode=require, or a stronger one.");
+                    self.refuse(slot, &report);
+                    return Step::Gone;
+                }
                 match self.session_requested(slot, version, parameters.iter()) {
                     Ok(()) => Step::Go,
                     Err(report) => {
@@ -270,6 +287,19 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// The TLS handshake with a client is over.
+    pub fn client_secured(&mut self, slot: u32) {
+        if let Some(client) = self.clients.get_mut(slot as usize) {
+            client.secured = true;
+        }
+    }
+
+    /// Is this client one that must speak TLS and does not?
+    fn needs_tls(&self, slot: u32) -> bool {
+        let required = self.shared.config.client_tls.as_ref().is_some_and(crate::tls::Clients::is_required);
+        required && self.clients.get(slot as usize).is_some_and(|c| !c.secured && c.origin == Origin::Tcp)
     }
 
     fn session_requested<'a>(

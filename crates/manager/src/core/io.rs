@@ -3,6 +3,7 @@
 use crate::auth::Facts;
 use crate::core::Origin;
 use crate::shared::{PoolEntry, ServerAddress};
+use crate::tls::Encryption;
 use pgusher_auth::{Derivation, ScramKeys};
 use pgusher_pool::{Micros, Seat, WorkerId};
 use pgusher_wire::Report;
@@ -45,7 +46,12 @@ pub enum Output {
         conn: ConnId,
         /// Where to.
         address: Arc<ServerAddress>,
+        /// With TLS or without.
+        encryption: Encryption,
     },
+    /// What the client sends and gets from now on is TLS. To be answered with
+    /// [`Core::client_secured`](super::Core::client_secured) at the end of the handshake.
+    StartTls(ConnId),
     /// Close the connection once everything has been sent. The slot is free already.
     Close(ConnId),
     /// Stop reading.

@@ -79,25 +79,32 @@ impl Core {
         let mut nonce = [0; pgusher_auth::RAW_NONCE_LEN];
         nonce.copy_from_slice(&login.random[32..50]);
         let salt = [login.random[50], login.random[51], login.random[52], login.random[53]];
+        // What SCRAM-SHA-256-PLUS binds to, where the client speaks TLS.
+        let tls = shared.config.client_tls.as_ref().filter(|_| client.secured);
+        let binding = tls.and_then(|tls| tls.binding().cloned());
+        let mechanisms: &[&str] = match binding {
+            Some(_) => &[Mechanism::ScramSha256Plus.name(), Mechanism::ScramSha256.name()],
+            None => &[Mechanism::ScramSha256.name()],
+        };
         let mut ask = Vec::new();
         match facts {
             Facts::Trust => return self.authenticated(slot, None, Vec::new()),
             Facts::Accepted(proof) => return self.authenticated(slot, Some(proof), Vec::new()),
             Facts::Refuse(report) => return self.refuse(slot, &report),
             Facts::Scram { verifier, login } => {
-                let exchange = Box::new(ServerExchange::new(verifier, None, &nonce));
+                let exchange = Box::new(ServerExchange::new(verifier, binding, &nonce));
                 client.state = State::Scram { exchange, login, started: false };
-                backend::write_authentication_sasl(&mut ask, &[Mechanism::ScramSha256.name()]);
+                backend::write_authentication_sasl(&mut ask, mechanisms);
             }
             Facts::Nobody(Asked::Scram) => {
-                let mock = ServerExchange::mock(&shared.mock, login.user.as_bytes(), 4096, None, &nonce);
+                let mock = ServerExchange::mock(&shared.mock, login.user.as_bytes(), 4096, binding, &nonce);
                 match mock {
                     Ok(exchange) => {
                         client.state = State::Scram { exchange: Box::new(exchange), login: None, started: false };
                     }
                     Err(e) => return self.refuse_login(slot, &e),
                 }
-                backend::write_authentication_sasl(&mut ask, &[Mechanism::ScramSha256.name()]);
+                backend::write_authentication_sasl(&mut ask, mechanisms);
             }
             Facts::Nobody(Asked::Md5) => {
                 // The cancel key is not known to anybody before the login has succeeded.

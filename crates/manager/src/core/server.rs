@@ -6,7 +6,7 @@ use crate::auth::{Login, speaks_against_server};
 use crate::shared::{PoolEntry, ServerAddress, Welcome};
 use pgusher_auth::scram::Step;
 use pgusher_auth::{
-    AuthError, ChannelBinding, ClientExchange, Credential, Mechanism, Password, RAW_NONCE_LEN, ScramKeys,
+    AuthError, ClientExchange, Credential, OfferedMechanisms, Password, RAW_NONCE_LEN, ScramKeys, Transport,
 };
 use pgusher_pool::{Closed, Micros, Seat};
 use pgusher_session::Ledger;
@@ -46,12 +46,19 @@ pub(super) enum Reset {
     Discard,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LoginState {
     nonce: [u8; RAW_NONCE_LEN],
+    transport: Transport,
     exchange: Option<ClientExchange>,
     parameters: Vec<(Vec<u8>, Vec<u8>)>,
     ready: bool,
+}
+
+impl LoginState {
+    fn new(nonce: [u8; RAW_NONCE_LEN], transport: Transport) -> Self {
+        Self { nonce, transport, exchange: None, parameters: Vec::new(), ready: false }
+    }
 }
 
 /// One physical connection.
@@ -68,6 +75,10 @@ pub struct Server {
     pub(super) address: Arc<ServerAddress>,
     /// The count of [`Upstream::moves`](crate::shared::Upstream::moves) at that time.
     pub(super) moves: u32,
+    /// It speaks TLS.
+    pub(super) encrypted: bool,
+    /// It has been tried with and without TLS.
+    pub(super) retried: bool,
     /// The settings that it has.
     pub(super) settings: Interned,
     /// A session's state is on it that settings do not cover.
@@ -98,6 +109,8 @@ impl Core {
             pool: pool.clone(),
             address: address.clone(),
             moves,
+            encrypted: false,
+            retried: false,
             settings: self.shared.no_settings.clone(),
             tainted: false,
             pid: 0,
@@ -108,22 +121,57 @@ impl Core {
             error: None,
         });
         let conn = ConnId::Server(slot as u32);
-        self.out.push_back(Output::Connect { conn, address });
+        let encryption = self.shared.config.server.tls.first(&address);
+        self.out.push_back(Output::Connect { conn, address, encryption });
     }
 
-    /// The socket of a server has connected. `random` is for the login.
-    pub fn server_connected(&mut self, slot: u32, random: &super::Entropy) {
+    /// The socket of a server has connected, and the handshake is over if there is TLS. `random` is for the login.
+    pub fn server_connected(&mut self, slot: u32, random: &super::Entropy, transport: Transport) {
         let Some(server) = self.servers.get_mut(slot as usize) else {
             return;
         };
         let mut nonce = [0; RAW_NONCE_LEN];
         nonce.copy_from_slice(&random[..RAW_NONCE_LEN]);
-        server.state = State::Login(Box::new(LoginState { nonce, ..LoginState::default() }));
+        server.encrypted = transport != Transport::Plain;
+        server.state = State::Login(Box::new(LoginState::new(nonce, transport)));
         let mut out = Vec::with_capacity(128);
         let parameters: [(&[u8], &[u8]); 2] =
             [(b"user", server.pool.user.as_bytes()), (b"database", server.pool.database.as_bytes())];
         write_startup(&mut out, Version::V3_0, parameters);
         self.send(ConnId::Server(slot), out);
+    }
+
+    /// TLS with a server could not be agreed on.
+    pub fn server_tls_failed(&mut self, slot: u32, error: &str) {
+        let Some(server) = self.servers.get(slot as usize) else {
+            return;
+        };
+        let text = format!("cannot speak TLS with the PostgreSQL server at {}", server.address);
+        let report = Report::fatal(sqlstate::UNABLE_TO_CONNECT, text)
+            .detail(error)
+            .hint("sslmode and sslrootcert of the connection string say what is asked of the server.");
+        if !self.try_otherwise(slot, true) {
+            self.login_failed(slot, report);
+        }
+    }
+
+    /// Tries once more, with or without TLS, where sslmode=prefer or allow wants it. `true`: under way.
+    fn try_otherwise(&mut self, slot: u32, was_encrypted: bool) -> bool {
+        let Some(server) = self.servers.get_mut(slot as usize).filter(|s| !s.retried) else {
+            return false;
+        };
+        let Some(encryption) = self.shared.config.server.tls.second(&server.address, was_encrypted) else {
+            return false;
+        };
+        server.retried = true;
+        server.encrypted = false;
+        server.state = State::Connecting;
+        server.held = Vec::new();
+        let conn = ConnId::Server(slot);
+        let address = server.address.clone();
+        self.out.push_back(Output::Close(conn));
+        self.out.push_back(Output::Connect { conn, address, encryption });
+        true
     }
 
     /// The socket of a server could not connect.
@@ -208,7 +256,11 @@ impl Core {
             Message::Error(fields) => {
                 let state = fields.sqlstate().unwrap_or(sqlstate::CONNECTION_EXCEPTION).to_owned();
                 let report = server_report(&state, &fields);
-                self.login_failed(slot, report);
+                // pg_hba.conf may want the other kind of connection.
+                let encrypted = self.servers.get(slot as usize).is_some_and(|s| s.encrypted);
+                if !state.starts_with("28") || !self.try_otherwise(slot, encrypted) {
+                    self.login_failed(slot, report);
+                }
                 false
             }
             Message::Notice(_) | Message::NegotiateProtocolVersion { .. } => true,
@@ -227,9 +279,21 @@ impl Core {
         };
         let user = server.pool.user.clone();
         let credential = server.pool.login.load_full();
+        let tls = &self.shared.config.server.tls;
         let State::Login(login) = &mut server.state else {
             return Ok(());
         };
+        if tls.needs_binding() {
+            let bound = match &request {
+                Authentication::Ok => login.exchange.as_ref().is_some_and(ClientExchange::is_channel_bound),
+                Authentication::Sasl(_) | Authentication::SaslContinue(_) | Authentication::SaslFinal(_) => true,
+                _ => false,
+            };
+            if !bound {
+                let text = "the connection string asks for channel binding, and the server lets us in without";
+                return Err(Report::fatal(sqlstate::INVALID_AUTHORIZATION, text));
+            }
+        }
         let missing = || {
             Report::fatal(
                 sqlstate::INVALID_PASSWORD,
@@ -264,10 +328,8 @@ impl Core {
                 frontend::write_password(&mut out, hash.response(&salt).as_slice());
             }
             Authentication::Sasl(mechanisms) => {
-                if !mechanisms.contains(Mechanism::ScramSha256.name()) {
-                    let text = "the server offers no SASL mechanism that pgusher knows";
-                    return Err(Report::fatal(sqlstate::FEATURE_NOT_SUPPORTED, text));
-                }
+                let offered = OfferedMechanisms::from_names(mechanisms.iter());
+                let binding = tls.bind(offered, &login.transport).map_err(failed)?;
                 let credential = match credential.as_deref() {
                     Some(Login::Password(password)) => Credential::Password(Password::new(password.as_bytes())),
                     Some(Login::Keys { keys, made_with }) => {
@@ -275,7 +337,7 @@ impl Core {
                     }
                     _ => return Err(missing()),
                 };
-                let exchange = ClientExchange::new(credential, ChannelBinding::None, &login.nonce);
+                let exchange = ClientExchange::new(credential, binding, &login.nonce);
                 frontend::write_sasl_initial(&mut out, exchange.mechanism().name(), &exchange.first_message());
                 login.exchange = Some(exchange);
             }

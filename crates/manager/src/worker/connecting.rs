@@ -1,17 +1,19 @@
 //! New connections: those that clients make to us, and those that we make to servers.
 
 use super::Worker;
-use super::socket::{Io, Socket};
+use super::socket::{Io, Layer, Socket, Wanted};
 use super::sockets::Source;
-use crate::core::ConnId;
+use crate::core::{ConnId, Origin};
 use crate::shared::ServerAddress;
+use crate::tls::Encryption;
 use mio::Interest;
+use pgusher_auth::Transport;
 use pgusher_wire::{Report, sqlstate};
 use std::io;
 use std::sync::Arc;
 
 impl Worker {
-    pub(super) fn connect(&mut self, conn: ConnId, address: Arc<ServerAddress>) {
+    pub(super) fn connect(&mut self, conn: ConnId, address: Arc<ServerAddress>, encryption: Encryption) {
         let socket = match Socket::connect(&address) {
             Ok(socket) => socket,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -24,6 +26,14 @@ impl Worker {
         let at_once = socket.is_unix();
         let mut io = Io::new(socket);
         io.connecting = !at_once;
+        if encryption != Encryption::Plain {
+            match self.shared.config.server.tls.name(&address) {
+                Ok(name) => {
+                    io.layer = Layer::Wanted(Box::new(Wanted { name, optional: encryption == Encryption::IfOffered }));
+                }
+                Err(e) => return self.tls_failed(conn, &e.to_string()),
+            }
+        }
         let interest = if at_once { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE };
         if let Err(e) = self.poll.registry().register(&mut io.socket, Source::Conn(conn).token(), interest) {
             return self.connect_failed(conn, &e);
@@ -35,14 +45,22 @@ impl Worker {
     }
 
     pub(super) fn connected(&mut self, conn: ConnId) {
-        let random = self.entropy();
         if let Some(io) = self.sockets.get(conn).filter(|io| io.connecting) {
             io.connecting = false;
             self.listen_only(conn);
         }
+        match self.sockets.get(conn).map(|io| &io.layer) {
+            Some(Layer::Wanted(_)) => self.ask_for_tls(conn),
+            _ => self.may_speak(conn, Transport::Plain),
+        }
+    }
+
+    /// The core may speak to the server now.
+    pub(super) fn may_speak(&mut self, conn: ConnId, transport: Transport) {
+        let random = self.entropy();
         match conn {
             ConnId::Client(_) => {}
-            ConnId::Server(slot) => self.core.server_connected(slot, &random),
+            ConnId::Server(slot) => self.core.server_connected(slot, &random, transport),
             ConnId::Cancel(slot) => self.core.cancel_connected(slot),
         }
         self.settle();
@@ -79,13 +97,16 @@ impl Worker {
         self.again.push(Source::Listener(index));
     }
 
-    fn accepted(&mut self, socket: Socket, origin: crate::core::Origin) {
+    fn accepted(&mut self, socket: Socket, origin: Origin) {
         let mut io = Io::new(socket);
         if !self.shared.admit_client() {
             let report = Report::fatal(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
                 .hint("Raise max_clients in pgusher's configuration.");
             io.write(&report.to_bytes());
             return;
+        }
+        if self.shared.config.client_tls.is_some() && origin == Origin::Tcp {
+            io.layer = Layer::Unknown;
         }
         let random = self.entropy();
         let slot = self.core.accepted(origin, &random);

@@ -5,15 +5,17 @@
 //! the steady state a message costs one read and one write.
 //!
 //! Here are the loop and its events; `reading` is the way from a socket to the core, `writing` the way back, `connecting` how
-//! connections begin and `lingering` how they end; `sockets` knows which is which.
+//! connections begin and `lingering` how they end; `securing` puts TLS (`tls`) between socket and core; `sockets` knows which is which.
 
 mod connecting;
 mod lingering;
 mod listener;
 mod mailbox;
 mod reading;
+mod securing;
 mod socket;
 mod sockets;
+mod tls;
 mod writing;
 
 pub use listener::Listener;
@@ -22,6 +24,7 @@ pub use mailbox::{Letter, Mailbox, Post};
 use crate::control::Questions;
 use crate::core::{ConnId, Core, Entropy, MAX_HELD};
 use crate::shared::{ServerAddress, Shared};
+use crate::tls::Encryption;
 use mio::{Events, Interest, Poll};
 use pgusher_pool::{Micros, WorkerId};
 use rand::rngs::StdRng;
@@ -31,6 +34,7 @@ use sockets::{Sockets, Source};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tls::Sealed;
 
 const TICK: Duration = Duration::from_secs(1);
 
@@ -46,6 +50,10 @@ pub struct Worker {
     questions: Questions,
     /// Held bytes in front, then what was read.
     scratch: Box<[u8]>,
+    /// Ciphertext that was read; empty until there is TLS.
+    incoming: Vec<u8>,
+    /// Ciphertext that is written.
+    sealed: Sealed,
     /// Where the buffer that the core was given begins.
     base: usize,
     random: StdRng,
@@ -90,6 +98,8 @@ impl Worker {
             post,
             questions,
             scratch: vec![0; MAX_HELD + READ_SIZE].into_boxed_slice(),
+            incoming: Vec::new(),
+            sealed: Sealed::default(),
             base: MAX_HELD,
             random: StdRng::from_os_rng(),
             epoch: Instant::now(),
@@ -130,7 +140,8 @@ impl Worker {
                 self.go_on(source);
             }
             for (conn, address) in std::mem::take(&mut self.retry) {
-                self.connect(conn, address);
+                // Only Unix sockets are tried again, and those are never encrypted.
+                self.connect(conn, address, Encryption::Plain);
             }
             self.settle();
             if now >= next_tick {

@@ -1,9 +1,9 @@
 //! From a socket to the core: reads what there is, and gives the core the bytes behind those that it has kept.
 
 use super::Worker;
+use super::socket::{Layer, Received};
 use super::sockets::Source;
 use crate::core::{ConnId, MAX_HELD};
-use std::io;
 
 /// Bytes that one read takes at most.
 pub(super) const READ_SIZE: usize = 64 * 1024;
@@ -18,31 +18,25 @@ impl Worker {
             if io.paused || !io.readable || io.connecting {
                 return;
             }
+            if !matches!(io.layer, Layer::Plain) {
+                self.read_secured(conn);
+                continue;
+            }
             let Some(space) = self.scratch.get_mut(MAX_HELD..) else {
                 return;
             };
-            let n = match io.socket.read(space) {
-                Ok(0) => return self.hung_up(conn),
-                Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    io.readable = false;
-                    return;
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return self.hung_up(conn),
-            };
-            // A short read has emptied the socket. What comes later, the end included, is a new event.
-            if n < READ_SIZE && !io.ended {
-                io.readable = false;
+            match io.receive(space) {
+                Received::Bytes(n) => self.present(conn, n),
+                Received::Nothing => return,
+                Received::End => return self.hung_up(conn),
             }
-            self.present(conn, n);
         }
         self.again.push(Source::Conn(conn));
     }
 
     /// Gives the core the bytes that were read, behind those that it has kept.
     #[inline]
-    fn present(&mut self, conn: ConnId, n: usize) {
+    pub(super) fn present(&mut self, conn: ConnId, n: usize) {
         let held = match conn {
             ConnId::Client(slot) => self.core.client_held(slot),
             ConnId::Server(slot) => self.core.server_held(slot),

@@ -1,9 +1,11 @@
 //! A socket, TCP or Unix, and what could not be written to it yet.
 
+use super::tls::Session;
 use crate::shared::ServerAddress;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustls_pki_types::ServerName;
 use std::io::{self, Read, Write};
 
 /// A stream socket that does not block.
@@ -50,7 +52,7 @@ impl Socket {
     }
 
     #[inline]
-    pub(super) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(s) => s.read(buf),
             Self::Unix(s) => s.read(buf),
@@ -100,10 +102,33 @@ pub(super) enum Progress {
     Broken,
 }
 
+/// What the bytes on a socket are.
+#[derive(Debug)]
+pub(super) enum Layer {
+    /// PostgreSQL's messages.
+    Plain,
+    /// A client has sent nothing yet; TLS may begin with its first byte.
+    Unknown,
+    /// To a server. TLS is wanted and has not begun.
+    Wanted(Box<Wanted>),
+    /// TLS, handshake included.
+    Tls(Box<Session>),
+}
+
+/// TLS that is wanted of a server.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// The name that it must have.
+    pub(super) name: ServerName<'static>,
+    /// If it has no TLS, the connection goes on without.
+    pub(super) optional: bool,
+}
+
 /// A socket with its pending bytes and flags.
 #[derive(Debug)]
 pub struct Io {
     pub(super) socket: Socket,
+    pub(super) layer: Layer,
     pending: Vec<u8>,
     written: usize,
     /// There may be something to read.
@@ -124,6 +149,7 @@ impl Io {
     pub(super) fn new(socket: Socket) -> Self {
         Self {
             socket,
+            layer: Layer::Plain,
             pending: Vec::new(),
             written: 0,
             readable: false,
@@ -168,6 +194,42 @@ impl Io {
         self.pending = Vec::new();
         self.written = 0;
         Progress::Done
+    }
+}
+
+/// What one read has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Received {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing yet.
+    Nothing,
+    /// The end.
+    End,
+}
+
+impl Io {
+    /// Reads once.
+    #[inline]
+    pub(super) fn receive(&mut self, space: &mut [u8]) -> Received {
+        loop {
+            match self.socket.read(space) {
+                Ok(0) => return Received::End,
+                Ok(n) => {
+                    // A short read has emptied the socket. What comes later, the end included, is a new event.
+                    if n < space.len() && !self.ended {
+                        self.readable = false;
+                    }
+                    return Received::Bytes(n);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Received::Nothing;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Received::End,
+            }
+        }
     }
 }
 

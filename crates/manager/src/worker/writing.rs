@@ -1,6 +1,6 @@
 //! From the core to the sockets: carries out what the core wants.
 
-use super::socket::Progress;
+use super::socket::{Layer, Progress};
 use super::sockets::Source;
 use super::{Letter, Worker};
 use crate::core::{Bytes, ConnId, Output};
@@ -43,7 +43,8 @@ impl Worker {
                 }
             }
             Output::Close(conn) => self.close(conn),
-            Output::Connect { conn, address } => self.connect(conn, address),
+            Output::Connect { conn, address, encryption } => self.connect(conn, address, encryption),
+            Output::StartTls(conn) => self.start_tls(conn),
             Output::Mail(worker, mail) => self.post.send(worker, Letter::Core(mail)),
             Output::Ask(question) => match self.questions.ask(question) {
                 None => {}
@@ -66,13 +67,35 @@ impl Worker {
     #[inline]
     fn write(&mut self, to: ConnId, bytes: Bytes) {
         let Some(io) = self.sockets.get(to) else { return };
-        let progress = match &bytes {
-            Bytes::Owned(bytes) => io.write(bytes),
+        let bytes = match &bytes {
+            Bytes::Owned(bytes) => bytes.as_slice(),
             Bytes::Input(range) => {
                 let range = self.base + range.start..self.base + range.end;
-                io.write(self.scratch.get(range).unwrap_or_default())
+                self.scratch.get(range).unwrap_or_default()
             }
         };
+        let progress = match &mut io.layer {
+            Layer::Tls(session) => {
+                self.sealed.clear();
+                match session.seal(bytes, &mut self.sealed) {
+                    Ok(()) => io.write(self.sealed.as_slice()),
+                    Err(e) => {
+                        tracing::debug!("cannot seal: {e}");
+                        Progress::Broken
+                    }
+                }
+            }
+            Layer::Plain | Layer::Unknown | Layer::Wanted(_) => io.write(bytes),
+        };
+        match progress {
+            Progress::Done => {}
+            Progress::Pending | Progress::Broken => self.held_up(to, progress),
+        }
+    }
+
+    /// Something that was written has not left.
+    pub(super) fn held_up(&mut self, to: ConnId, progress: Progress) {
+        let Some(io) = self.sockets.get(to) else { return };
         match progress {
             Progress::Done => {}
             Progress::Broken => self.lost.push(to),
@@ -135,7 +158,14 @@ impl Worker {
         self.lost.retain(|lost| *lost != conn);
         self.full.retain(|full| *full != conn);
         self.retry.retain(|(retry, _)| *retry != conn);
-        let Some(io) = io else { return };
+        let Some(mut io) = io else { return };
+        if let Layer::Tls(session) = &mut io.layer {
+            self.sealed.clear();
+            // What is under way goes first; that a handshake cannot be ended politely changes nothing.
+            if session.close(&mut self.sealed).is_ok() {
+                io.write(self.sealed.as_slice());
+            }
+        }
         if io.has_pending() && !io.connecting {
             self.sockets.lingering.put(io, self.poll.registry());
         }

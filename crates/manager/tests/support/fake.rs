@@ -42,7 +42,7 @@ impl Fake {
     }
 
     pub fn conninfo(&self) -> String {
-        format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
+        format!("host=127.0.0.1 port={} user=postgres dbname=postgres sslmode=disable", self.port)
     }
 
     /// Connections that have logged in so far.

@@ -70,7 +70,7 @@ impl Gate {
     }
 
     pub fn conninfo(&self) -> String {
-        format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
+        format!("host=127.0.0.1 port={} user=postgres dbname=postgres sslmode=disable", self.port)
     }
 
     /// Lets those pass that are held, and will be.
