@@ -215,7 +215,10 @@ mod tests {
         for name in HARMLESS {
             assert!(is_harmless(name), "{name}");
             assert_eq!(SessionFunction::of_name(name), None, "{name}");
-            assert!(!name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
+            assert!(
+                !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{name}"
+            );
         }
         for name in SESSION {
             assert!(SessionFunction::of_name(name).is_some(), "{name}");
@@ -227,8 +230,22 @@ mod tests {
     #[test]
     fn functions_that_matter_are_not_harmless() {
         for name in [
-            "set_config", "nextval", "lastval", "pg_advisory_lock", "dblink", "query_to_xml", "pg_terminate_backend", "ts_stat",
-            "pg_reload_conf", "table_to_xml", "setseed", "txid_current", "pg_export_snapshot", "xpath_table", "SET_CONFIG", "",
+            "set_config",
+            "nextval",
+            "lastval",
+            "pg_advisory_lock",
+            "dblink",
+            "query_to_xml",
+            "pg_terminate_backend",
+            "ts_stat",
+            "pg_reload_conf",
+            "table_to_xml",
+            "setseed",
+            "txid_current",
+            "pg_export_snapshot",
+            "xpath_table",
+            "SET_CONFIG",
+            "",
         ] {
             assert!(!is_harmless(name), "{name}");
         }

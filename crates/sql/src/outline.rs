@@ -408,7 +408,9 @@ impl<'a> Pass<'a> {
         match self.before {
             Before::Start => self.first = Some(word),
             // The body of a function, up to its END: semicolons in it end no statement.
-            Before::Known(Word::Begin) if word == Word::Atomic && self.first == Some(Word::Create) => self.depth.open(true),
+            Before::Known(Word::Begin) if word == Word::Atomic && self.first == Some(Word::Create) => {
+                self.depth.open(true)
+            }
             _ => {}
         }
         self.depth.word(Some(word));
@@ -704,16 +706,7 @@ struct Depth {
 
 impl Default for Depth {
     fn default() -> Self {
-        Self {
-            around: 0,
-            added: [(0, 0); LEVELS],
-            level: 0,
-            cases: 0,
-            chain: 0,
-            clauses: 0,
-            most: 0,
-            too_deep: false,
-        }
+        Self { around: 0, added: [(0, 0); LEVELS], level: 0, cases: 0, chain: 0, clauses: 0, most: 0, too_deep: false }
     }
 }
 

@@ -12,8 +12,22 @@
 #[must_use]
 pub fn encoding_keeps_ascii_apart(name: &str) -> bool {
     const UNSAFE: [&str; 16] = [
-        "sjis", "shiftjis", "mskanji", "win932", "windows932", "shiftjis2004", "big5", "win950", "windows950", "gbk", "win936",
-        "windows936", "uhc", "win949", "windows949", "gb18030",
+        "sjis",
+        "shiftjis",
+        "mskanji",
+        "win932",
+        "windows932",
+        "shiftjis2004",
+        "big5",
+        "win950",
+        "windows950",
+        "gbk",
+        "win936",
+        "windows936",
+        "uhc",
+        "win949",
+        "windows949",
+        "gb18030",
     ];
     let mut folded = [0u8; 16];
     let mut length = 0;
@@ -95,7 +109,22 @@ const fn classes() -> [u8; 256] {
         }
         if matches!(
             byte,
-            b'~' | b'!' | b'@' | b'#' | b'^' | b'&' | b'|' | b'`' | b'?' | b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'='
+            b'~' | b'!'
+                | b'@'
+                | b'#'
+                | b'^'
+                | b'&'
+                | b'|'
+                | b'`'
+                | b'?'
+                | b'+'
+                | b'-'
+                | b'*'
+                | b'/'
+                | b'%'
+                | b'<'
+                | b'>'
+                | b'='
         ) {
             class |= OPERATOR;
         }
@@ -422,7 +451,9 @@ impl<'a> Scanner<'a> {
                 self.malformed |= !self.standard_strings;
                 (TokenKind::Constant, self.whole_string(at + 3, Style::Plain))
             }
-            b'u' | b'U' if next == b'&' && self.byte(at + 2) == b'"' => (TokenKind::UnicodeWord, self.quote_end(at + 3, b'"')),
+            b'u' | b'U' if next == b'&' && self.byte(at + 2) == b'"' => {
+                (TokenKind::UnicodeWord, self.quote_end(at + 3, b'"'))
+            }
             // N'...' is the keyword NCHAR, then a string.
             b'n' | b'N' if next == b'\'' => (TokenKind::Word, at + 1),
             _ => (TokenKind::Word, self.run_of(at + 1, WORD_REST)),

@@ -172,7 +172,10 @@ extern "C" {
     ) -> PgQueryFingerprintResult;
     pub fn pg_query_split_with_scanner(input: *const ::std::os::raw::c_char) -> PgQuerySplitResult;
     pub fn pg_query_split_with_parser(input: *const ::std::os::raw::c_char) -> PgQuerySplitResult;
-    pub fn pg_query_deparse_protobuf_opts(parse_tree: PgQueryProtobuf, opts: PostgresDeparseOpts) -> PgQueryDeparseResult;
+    pub fn pg_query_deparse_protobuf_opts(
+        parse_tree: PgQueryProtobuf,
+        opts: PostgresDeparseOpts,
+    ) -> PgQueryDeparseResult;
     pub fn pg_query_deparse_comments_for_query(query: *const ::std::os::raw::c_char) -> PgQueryDeparseCommentsResult;
     pub fn pg_query_is_utility_stmt(query: *const ::std::os::raw::c_char) -> PgQueryIsUtilityResult;
     pub fn pg_query_summary(
