@@ -9,8 +9,8 @@ use pgusher_pool::Pool;
 use pgusher_session::Settings;
 use pgusher_session::settings::{Interned, Interner};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use crate::upstream::{ServerAddress, Upstream};
 
@@ -36,6 +36,8 @@ pub struct PoolEntry {
     pub welcome: ArcSwapOption<Welcome>,
     /// The server did not let us in with what we have. Nobody tries again until a client brings something new.
     pub refused: AtomicBool,
+    /// When a client has asked for it last, in no unit.
+    wanted: AtomicU64,
 }
 
 /// A role and a database.
@@ -72,6 +74,8 @@ pub struct Shared {
     pub draining: AtomicBool,
     pools: RwLock<Pools>,
     all_pools: ArcSwap<Vec<Arc<PoolEntry>>>,
+    retired: Mutex<Vec<Arc<PoolEntry>>>,
+    turns: AtomicU64,
 }
 
 impl Shared {
@@ -95,13 +99,19 @@ impl Shared {
             draining: AtomicBool::new(false),
             pools: RwLock::default(),
             all_pools: ArcSwap::default(),
+            retired: Mutex::default(),
+            turns: AtomicU64::new(0),
         }
     }
 
     /// The pool of (database, user); made if there is none. To be called only for clients that have proved their identity
     /// and for the pool of the connection string, so that nobody else can make pools.
     pub fn pool(&self, database: &str, user: &str) -> Option<Arc<PoolEntry>> {
-        let find = |pools: &Pools| pools.get(database).and_then(|users| users.get(user)).cloned();
+        let find = |pools: &Pools| {
+            let pool = pools.get(database).and_then(|users| users.get(user))?;
+            pool.wanted.store(self.turns.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+            Some(pool.clone())
+        };
         if let Some(pool) = find(&self.pools.read().unwrap_or_else(PoisonError::into_inner)) {
             return Some(pool);
         }
@@ -111,25 +121,15 @@ impl Shared {
         }
         let mut all = Vec::clone(&self.all_pools.load());
         if all.len() >= self.config.max_pools {
-            // The map and the list hold each pool once; one that nobody else holds and that has no connection is unused.
-            let used = |pool: &Arc<PoolEntry>| Arc::strong_count(pool) > 2 || pool.seats.counts().total > 0;
-            let list = self.all_pools.swap(Arc::default());
-            drop(all);
-            match Arc::try_unwrap(list) {
-                Ok(mut list) => {
-                    for users in pools.values_mut() {
-                        users.retain(|_, pool| used(pool));
-                    }
-                    pools.retain(|_, users| !users.is_empty());
-                    list.retain(|pool| pools.get(&pool.database).is_some_and(|u| u.contains_key(&pool.user)));
-                    all = list;
+            let place = self.least_used(&all)?;
+            let old = all.swap_remove(place);
+            if let Some(users) = pools.get_mut(&old.database) {
+                users.remove(&old.user);
+                if users.is_empty() {
+                    pools.remove(&old.database);
                 }
-                Err(list) => all = Vec::clone(&list),
             }
-            self.all_pools.store(Arc::new(all.clone()));
-        }
-        if all.len() >= self.config.max_pools {
-            return None;
+            self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(old);
         }
         let pool = Arc::new(PoolEntry {
             database: database.into(),
@@ -138,11 +138,36 @@ impl Shared {
             login: ArcSwapOption::from(self.config.login_for(user).map(Arc::new)),
             welcome: ArcSwapOption::empty(),
             refused: AtomicBool::new(false),
+            wanted: AtomicU64::new(self.turns.fetch_add(1, Ordering::Relaxed)),
         });
         pools.entry(database.into()).or_default().insert(user.into(), pool.clone());
         all.push(pool.clone());
         self.all_pools.store(Arc::new(all));
         Some(pool)
+    }
+
+    /// The pool that has been without a client for longest. Its connections are all idle, and the workers close them.
+    fn least_used(&self, all: &[Arc<PoolEntry>]) -> Option<usize> {
+        if self.retired.lock().unwrap_or_else(PoisonError::into_inner).len() >= self.config.max_pools {
+            return None;
+        }
+        let unused = |pool: &Arc<PoolEntry>| {
+            let counts = pool.seats.counts();
+            // The map, the published list, the caller's copy of it, and each connection hold the pool; clients do as well.
+            // Somebody who looks at all pools just now makes this one look used, which does no harm.
+            let holders = Arc::strong_count(pool).saturating_sub(3);
+            counts.opening == 0 && counts.idle == counts.total && holders <= counts.total
+        };
+        let own = |pool: &PoolEntry| self.config.is_own(&pool.database, &pool.user);
+        let candidates = all.iter().enumerate().filter(|(_, pool)| unused(pool) && !own(pool));
+        candidates.min_by_key(|(_, pool)| pool.wanted.load(Ordering::Relaxed)).map(|(place, _)| place)
+    }
+
+    /// Pools that have made room for others, as long as they have connections that are to be closed.
+    pub fn retired(&self) -> Vec<Arc<PoolEntry>> {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.retain(|pool| pool.seats.counts().total > 0);
+        Vec::clone(&retired)
     }
 
     /// All pools.

@@ -150,7 +150,6 @@ fn pools_make_room() {
 
 /// The least used pool without clients makes room at once, although its connections are still open.
 #[test]
-#[ignore = "a pool without clients keeps its place until its connections are closed, server_idle later"]
 fn idle_pools_make_room_at_once() {
     with_one_and_two(|workers| {
         let names: Vec<String> = (0..4).map(|i| format!("evict{workers}{i}")).collect();

@@ -156,6 +156,11 @@ impl Core {
                 self.close_server(server.slot);
             }
         }
+        for pool in shared.retired() {
+            for server in pool.seats.take_idle(self.me, Micros(u64::MAX)) {
+                self.close_server(server.slot);
+            }
+        }
     }
 
     /// Begins to shut down: clients that are between transactions are told so and closed, the others when they get there.

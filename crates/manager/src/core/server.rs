@@ -422,7 +422,13 @@ impl Core {
         };
         self.out.push_back(Output::Close(ConnId::Server(slot)));
         let pool = server.pool;
-        tracing::warn!(database = %pool.database, user = %pool.user, sqlstate = %report.sqlstate, "cannot open a physical connection: {}", report.message);
+        let (database, user, state) = (&pool.database, &pool.user, &report.sqlstate);
+        if pool.seats.counts().waiting > 0 || !state.starts_with("28") {
+            tracing::warn!(%database, %user, sqlstate = %state, "cannot open a physical connection: {}", report.message);
+        } else {
+            // Ahead of need; the first client may bring what is missing.
+            tracing::info!(%database, %user, sqlstate = %state, "no physical connection ahead of need: {}", report.message);
+        }
         if report.sqlstate.starts_with("28") {
             // What was kept may be out of date: the password was changed. The next login begins anew.
             pool.login.store(self.shared.config.login_for(&pool.user).map(Arc::new));
