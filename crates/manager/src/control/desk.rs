@@ -1,7 +1,7 @@
 //! Answers questions: how a client has to prove its identity, which keys belong to a password.
 
 use super::known::{self, forget_old};
-use super::probe::{self, Outcome};
+use super::probe::{self, Outcome, WhoWeAre};
 use super::upkeep::Remark;
 use super::verifiers::{Found, Verifiers};
 use crate::auth::{Asked, Facts, Login, speaks_against_server};
@@ -105,10 +105,12 @@ impl Desk {
         let proof = password.map(Login::Password);
         let (address, outcome) = self.probe(user, database, proof.as_ref());
         match outcome {
-            Ok(Outcome::NotAsked) => match (&*address, origin) {
-                (ServerAddress::Tcp { .. }, _) => self.learned(user, database, Facts::Trust),
+            Ok(Outcome::NotAsked(who)) => match (&*address, origin) {
+                (ServerAddress::Tcp { .. }, _) if is_for_anybody(&who) => self.learned(user, database, Facts::Trust),
+                (ServerAddress::Tcp { .. }, _) => Facts::Refuse(recognised(&address, &who)),
                 // The server may have accepted us for the operating system's user that we run as (peer). Only that same
-                // user would have been accepted in our place.
+                // user would have been accepted in our place. If it trusts everybody, those are meant who may open its
+                // socket, which says nothing of this client either.
                 (ServerAddress::Unix(_), Origin::Unix { uid: Some(uid) })
                     if uid == rustix::process::geteuid().as_raw() =>
                 {
@@ -136,7 +138,7 @@ impl Desk {
     fn renew(&self, user: &str, database: &str) {
         let (address, outcome) = self.probe(user, database, None);
         match outcome {
-            Ok(Outcome::NotAsked) if matches!(*address, ServerAddress::Tcp { .. }) => {
+            Ok(Outcome::NotAsked(who)) if matches!(*address, ServerAddress::Tcp { .. }) && is_for_anybody(&who) => {
                 self.learned(user, database, Facts::Trust);
             }
             Ok(Outcome::Asked(asked)) => match self.asked(user, database, asked) {
@@ -269,6 +271,25 @@ fn by_keys(keys: &ScramKeys, made_with: KeyParameters) -> Facts {
 
 fn wrong_password(user: &str) -> Report {
     Report::fatal(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
+}
+
+/// Would the server have let in anybody in our place?
+fn is_for_anybody(who: &WhoWeAre) -> bool {
+    match who {
+        WhoWeAre::Anybody | WhoWeAre::Unknown { certified: false } => true,
+        WhoWeAre::Recognised(_) | WhoWeAre::Unknown { certified: true } => false,
+    }
+}
+
+fn recognised(address: &ServerAddress, who: &WhoWeAre) -> Report {
+    let by = match who {
+        WhoWeAre::Recognised(by) => by,
+        WhoWeAre::Anybody | WhoWeAre::Unknown { .. } => "its certificate",
+    };
+    let text = format!("the server at {address} asks pgusher for no password, because it knows it by {by}");
+    Report::fatal(sqlstate::INVALID_AUTHORIZATION, text)
+        .detail("That says nothing of this client.")
+        .hint("Name an authentication method in pgusher's configuration, with users of its own (auth, [users]).")
 }
 
 fn not_for_others(path: &Path) -> Report {

@@ -1,6 +1,7 @@
 //! Logs in to the server once, to learn what it asks a user for, or whether it accepts a password or the keys made of one.
 //!
-//! Blocking, with a limit in time. The connection is closed again; nothing is executed on it.
+//! Blocking, with a limit in time. The connection is closed again; nothing is executed on it but the question by what the server
+//! has recognised us, if it has asked for nothing.
 
 use super::link::Link;
 use crate::auth::{Asked, Login};
@@ -23,11 +24,25 @@ use zeroize::Zeroizing;
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// It let us in without asking for anything.
-    NotAsked,
+    NotAsked(WhoWeAre),
     /// It asked for a password in this way, and none was given.
     Asked(Asked),
     /// It accepted the password; the keys made of it, if it asked for SCRAM.
     Accepted(Option<(ScramKeys, KeyParameters)>),
+}
+
+/// Whom the server takes us for when it has asked for nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum WhoWeAre {
+    /// Anybody: it trusts the address that we come from.
+    Anybody,
+    /// It has recognised us, in this way (`cert:...`, `ident:...`, `peer:...`), which says nothing of a client.
+    Recognised(String),
+    /// It cannot say (PostgreSQL 15 and earlier). `certified`: we have shown a certificate.
+    Unknown {
+        /// By which it may have recognised us.
+        certified: bool,
+    },
 }
 
 /// Logs in as `user` to `database`, with a password or with keys if there are any; once more with or without TLS where
@@ -104,8 +119,15 @@ fn attempt(target: &Target<'_>, encryption: Encryption, other: &mut Option<Encry
             }
             // AuthenticationOk alone does not say that the database exists: the server says so before it is ready.
             Message::ReadyForQuery(_) => {
+                let outcome = if asked {
+                    Outcome::Accepted(keys)
+                } else {
+                    let certified = transport != Transport::Plain
+                        && tls.config().is_some_and(|config| config.client_auth_cert_resolver.has_certs());
+                    Outcome::NotAsked(who_we_are(&mut link, certified).map_err(unreachable)?)
+                };
                 let _ = link.send(&frontend::TERMINATE_BYTES);
-                return Ok(if asked { Outcome::Accepted(keys) } else { Outcome::NotAsked });
+                return Ok(outcome);
             }
             _ => continue,
         };
@@ -203,4 +225,27 @@ fn attempt(target: &Target<'_>, encryption: Encryption, other: &mut Option<Encry
 fn unbound() -> Report {
     let text = "the connection string asks for channel binding, and the server does not ask for a proof that is bound";
     Report::fatal(sqlstate::INVALID_AUTHORIZATION, text)
+}
+
+/// Asks the server by what it has recognised us. SYSTEM_USER is a word of the grammar, so that no object of a database can take
+/// its place. Source: PostgreSQL documentation, "Session Information Functions", since version 16.
+fn who_we_are(link: &mut Link, certified: bool) -> io::Result<WhoWeAre> {
+    let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    let mut out = Vec::new();
+    frontend::write_query(&mut out, b"SELECT system_user");
+    link.send(&out)?;
+    let mut found = WhoWeAre::Unknown { certified };
+    loop {
+        let (tag, body) = link.message()?;
+        match Message::parse(Frame { tag, body: &body }).map_err(invalid)? {
+            Message::DataRow(row) => {
+                found = match row.columns().next().flatten() {
+                    Some(name) => WhoWeAre::Recognised(String::from_utf8_lossy(name).into_owned()),
+                    None => WhoWeAre::Anybody,
+                };
+            }
+            Message::ReadyForQuery(_) => return Ok(found),
+            _ => {}
+        }
+    }
 }
