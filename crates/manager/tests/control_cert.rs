@@ -39,11 +39,7 @@ fn our_own_certificate_lets_in_nobody_else() {
         .unwrap();
     let sql = "set password_encryption = 'scram-sha-256'; create role app login; create role other login password 'x'";
     server.psql("postgres", sql).unwrap();
-    let tls = format!(
-        " sslmode=require sslcert={} sslkey={}",
-        write("app.crt", &cert),
-        write("app.key", &key)
-    );
+    let tls = format!(" sslmode=require sslcert={} sslkey={}", write("app.crt", &cert), write("app.key", &key));
     let to = server.conninfo("postgres", "postgres") + &tls;
     for workers in [1, 2] {
         let overrides = Overrides { auth: Some(AuthMethod::Server), ..overrides(workers, 2) };
