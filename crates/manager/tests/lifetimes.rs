@@ -42,9 +42,16 @@ fn unused_connections_are_closed() {
         }
         // One that is used now and then stays.
         let used = pid(&mut clients[0]);
+        let mut last = Instant::now();
         for _ in 0..5 {
             std::thread::sleep(Duration::from_millis(400));
-            assert_eq!(pid(&mut clients[0]), used);
+            let now = pid(&mut clients[0]);
+            // A busy machine may have let the limit pass.
+            if now != used {
+                assert!(last.elapsed() > Duration::from_millis(900), "{:?}", last.elapsed());
+                break;
+            }
+            last = Instant::now();
         }
     });
 }
@@ -54,13 +61,13 @@ fn old_connections_are_closed() {
     with_one_and_two(|workers| {
         let name = format!("old{workers}");
         let db = database(&name);
-        let manager = manager_with(server(), "[timeouts]\nserver_lifetime = 1\n", &overrides(workers, 1));
+        let manager = manager_with(server(), "[timeouts]\nserver_lifetime = 2\n", &overrides(workers, 1));
         let mut client = Client::new(&manager, db);
         let first = pid(&mut client);
         assert_eq!(pid(&mut client), first);
         // A transaction that outlives it keeps it to its end, and so does a statement.
         assert_eq!(client.query("begin").status, b'T');
-        std::thread::sleep(Duration::from_millis(1200));
+        std::thread::sleep(Duration::from_millis(2200));
         assert_eq!(pid(&mut client), first);
         assert_eq!(client.query("select 'late' from pg_sleep(0.2)").value(), "late");
         assert_eq!(client.query("commit").status, b'I');
@@ -71,7 +78,7 @@ fn old_connections_are_closed() {
         let mut other = Client::new(&manager, db);
         assert_eq!(client.query("begin").status, b'T');
         other.start("select pg_backend_pid()");
-        std::thread::sleep(Duration::from_millis(1100));
+        std::thread::sleep(Duration::from_millis(2200));
         assert_eq!(client.query("commit").status, b'I');
         assert_ne!(other.reply().value(), second);
         assert_eq!(backends(db, "true"), 1);
