@@ -120,8 +120,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Runs `pgusher bench reconnect`.
 pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
-    if let Some(path) = args.output.as_ref().filter(|p| !args.force && p.exists()) {
-        bail!("{} exists already; name another file, or overwrite it with --force", path.display());
+    if let Some(path) = &args.output {
+        files::check(path, args.force)?;
     }
     let stop = interrupt::flag()?;
     let mut place = Place::of(&args)?;

@@ -48,9 +48,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     // Said before the minute, not after it.
     for path in [&args.output, &args.json].into_iter().flatten() {
-        if !args.force && path.exists() {
-            anyhow::bail!("{} exists already; name another file, or overwrite it with --force", path.display());
-        }
+        files::check(path, args.force)?;
     }
     let stop = interrupt::flag()?;
     let options = Options {

@@ -23,6 +23,17 @@ pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<File> {
     }
 }
 
+/// Whether [`create`] will succeed: for programs that measure for a minute before they write. Leaves nothing behind.
+pub(crate) fn check(path: &Path, force: bool) -> anyhow::Result<()> {
+    if force && path.exists() {
+        // Neither truncated nor changed.
+        OpenOptions::new().append(true).open(path).with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(());
+    }
+    create(path, force)?;
+    std::fs::remove_file(path).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Writes `text` to `path`, or to standard output without one.
 pub(crate) fn write(path: Option<&Path>, force: bool, text: &str) -> anyhow::Result<()> {
     match path {
@@ -71,6 +82,13 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).expect("readable"), "one");
         write(Some(&path), true, "2").expect("asked for");
         assert_eq!(std::fs::read_to_string(&path).expect("readable"), "2");
+        check(&path, false).expect_err("it exists");
+        check(&path, true).expect("writable");
+        assert_eq!(std::fs::read_to_string(&path).expect("readable"), "2", "a check changes nothing");
         std::fs::remove_file(&path).expect("removable");
+        check(&path, false).expect("writable");
+        assert!(!path.exists(), "a check leaves nothing");
+        let error = check(&path.join("no folder"), false).expect_err("no such folder");
+        assert!(error.to_string().starts_with("cannot write "), "{error}");
     }
 }

@@ -57,6 +57,11 @@ fn files_are_not_overwritten() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--force"));
     assert_eq!(fs::read_to_string(folder.path().join("mine.html")).expect("there"), "mine");
+    // Said before the minute of measuring, not after it.
+    let output = command(folder.path(), &["-o", "no such folder/x.html"]).output().expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("cannot write no such folder/x.html") && !error.contains("1/6"), "{error}");
 }
 
 #[test]

@@ -26,11 +26,13 @@ pub(super) enum Operator {
 
 /// How deeply an expression may nest: enough for any script, too little to exhaust the stack.
 const DEEPEST: usize = 64;
+/// How many operators an expression may have, for the same reason.
+const MOST_OPERATORS: usize = 1000;
 
 impl Expression {
     /// Parses `text`; `slot_of` finds the slot of a variable.
     pub(super) fn parse(text: &str, slot_of: &dyn Fn(&str) -> Option<usize>) -> Result<Self, String> {
-        let mut parser = Parser { rest: text, slot_of, depth: 0 };
+        let mut parser = Parser { rest: text, slot_of, depth: 0, operators: 0 };
         let expression = parser.sum()?;
         match parser.peek() {
             None => Ok(expression),
@@ -92,6 +94,7 @@ struct Parser<'a> {
     rest: &'a str,
     slot_of: &'a dyn Fn(&str) -> Option<usize>,
     depth: usize,
+    operators: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -127,9 +130,19 @@ impl<'a> Parser<'a> {
                 Some('-') => Operator::Subtract,
                 _ => return Ok(left),
             };
-            self.rest = self.rest.get(1..).unwrap_or("");
+            self.operator()?;
             left = Expression::Binary(operator, Box::new((left, self.product()?)));
         }
+    }
+
+    /// Takes the operator that is next. A chain of them makes a tree as deep as it is long.
+    fn operator(&mut self) -> Result<(), String> {
+        self.rest = self.rest.get(1..).unwrap_or("");
+        self.operators += 1;
+        if self.operators > MOST_OPERATORS {
+            return Err(format!("the expression has more than {MOST_OPERATORS} operators"));
+        }
+        Ok(())
     }
 
     fn product(&mut self) -> Result<Expression, String> {
@@ -141,7 +154,7 @@ impl<'a> Parser<'a> {
                 Some('%') => Operator::Remainder,
                 _ => return Ok(left),
             };
-            self.rest = self.rest.get(1..).unwrap_or("");
+            self.operator()?;
             left = Expression::Binary(operator, Box::new((left, self.factor()?)));
         }
     }

@@ -144,6 +144,8 @@ fn what_is_wrong_comes_with_its_line() {
         assert!(complaint.contains(part), "{text:?}: {complaint}");
     }
     assert!(complaint(&format!("\\set a {}1\nselect 1;", "(".repeat(100_000))).contains("nests"));
+    assert!(complaint(&format!("\\set a 1{}\nselect 1;", "+1".repeat(300_000))).contains("operators"));
+    assert!(complaint(&format!("\\set a 1{}\nselect 1;", "*1".repeat(300_000))).contains("operators"));
 }
 
 proptest! {
