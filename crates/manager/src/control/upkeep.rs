@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const TURN: Duration = Duration::from_millis(250);
 /// A server that fails is looked at again after this time at the earliest.
 const CALM: Duration = Duration::from_millis(200);
+/// Remarks that are heard in a row.
+const MAX_HEARD: usize = 1024;
 /// How often it is tried again when no address works.
 const DOWN_CHECK: Duration = Duration::from_secs(1);
 
@@ -66,14 +68,19 @@ impl Upkeep {
 
     /// Works until nobody can tell it anything any more.
     pub(super) fn run(mut self, remarks: &Receiver<Remark>) {
+        let mut looked: Option<Instant> = None;
         loop {
-            self.ahead.look(&self.shared, &self.post);
+            // However much there is to hear.
+            if looked.is_none_or(|at| at.elapsed() >= TURN) {
+                self.ahead.look(&self.shared, &self.post);
+                looked = Some(Instant::now());
+            }
             match remarks.recv_timeout(TURN) {
                 Ok(remark) => self.hear(remark),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            while let Ok(remark) = remarks.try_recv() {
+            for remark in remarks.try_iter().take(MAX_HEARD) {
                 self.hear(remark);
             }
             self.check_address();
