@@ -19,7 +19,7 @@ build: ## builds target/release/pgusher
 	@$(PREPARE) build
 	$(CARGO) build --release --locked -p pgusher
 
-demo: ## measures a private PostgreSQL, direct and managed, and leaves an HTML report (about a minute)
+demo: ## measures a private PostgreSQL, direct and managed, and leaves an HTML report (a minute, and the build)
 	@$(PREPARE) demo
 	$(CARGO) build --release --locked -p pgusher
 	target/release/pgusher demo $(ARGS)

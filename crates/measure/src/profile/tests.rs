@@ -190,3 +190,34 @@ fn jsonl_and_csv_have_a_line_per_thing() {
     assert!(csv.contains("1,1,1,simple_query,50.000,,\n"), "{csv}");
     assert!(csv.contains("1,1,2,simple_query,,42601,\"ERROR 42601: no, \"\"never\"\" (at character 3)\"\n"), "{csv}");
 }
+
+/// The phases have four lists: the client's, the keys of JSON, the columns of CSV and the metrics. They may not part.
+#[test]
+fn every_phase_of_the_client_is_a_key_and_a_metric_of_the_same_name() {
+    let millis = |n| Some(std::time::Duration::from_millis(n));
+    let phases = pgusher_client::Phases {
+        resolve: millis(1),
+        connect: millis(2),
+        queue_fork: millis(3),
+        tls: millis(4),
+        startup: millis(5),
+        authenticate: millis(6),
+        client_crypto: millis(7),
+        ready: millis(8),
+        session_check: millis(9),
+        total: std::time::Duration::from_millis(60),
+    };
+    let Event::Connect(mut event) = connected(1, 60_000.0) else { panic!("a connection") };
+    let record = event.attempts.remove(0);
+    let record = AttemptRecord { phases: phases.into(), ..record };
+    let json = serde_json::to_value(record.phases).unwrap();
+    let metrics = collector::phases(&record);
+    let named: Vec<_> = phases.iter().collect();
+    assert_eq!(named.len(), metrics.len());
+    assert_eq!(json.as_object().map(serde_json::Map::len), Some(named.len()));
+    for ((phase, time), (metric, us)) in named.into_iter().zip(metrics) {
+        let name = phase.name().replace([' ', '+'], "_");
+        assert_eq!((metric.name(), us), (name.as_str(), Some(time.as_secs_f64() * 1e6)));
+        assert_eq!(json[format!("{name}_us")], us.unwrap());
+    }
+}
