@@ -240,7 +240,11 @@ fn who_we_are(link: &mut Link, certified: bool) -> io::Result<WhoWeAre> {
         match Message::parse(Frame { tag, body: &body }).map_err(invalid)? {
             Message::DataRow(row) => {
                 found = match row.columns().next().flatten() {
-                    Some(name) => WhoWeAre::Recognised(String::from_utf8_lossy(name).into_owned()),
+                    // "method:identity".
+                    Some(name) if name.contains(&b':') => {
+                        WhoWeAre::Recognised(String::from_utf8_lossy(name).into_owned())
+                    }
+                    Some(_) => WhoWeAre::Unknown { certified },
                     None => WhoWeAre::Anybody,
                 };
             }
