@@ -94,7 +94,6 @@ fn questions_about_users_are_bounded() {
 
 /// Questions that nobody has answered yet do not hold up the end of the manager.
 #[test]
-#[ignore = "the end waits until every question in the queue has been put to the server, each up to server_connect"]
 fn a_silent_server_does_not_hold_up_the_end() {
     let fake = Fake::start();
     let overrides = Overrides { auth: Some(AuthMethod::Server), ..overrides(1, 2) };

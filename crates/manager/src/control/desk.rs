@@ -13,6 +13,7 @@ use pgusher_wire::{Report, sqlstate};
 use rand::RngCore;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ pub(super) struct Desk {
     verifiers: Verifiers,
     /// Keys of passwords that the server has accepted, by user. They show that a password has not been changed.
     accepted: Mutex<HashMap<Box<str>, Login>>,
+    /// Nobody waits for answers any more.
+    closed: AtomicBool,
 }
 
 impl Desk {
@@ -37,7 +40,12 @@ impl Desk {
         let mut key = [0; 32];
         rand::rng().fill_bytes(&mut key);
         let derivations = Mutex::new(DerivationCache::new(1024, key));
-        Self { shared, post, remarks, derivations, verifiers: Verifiers::new(), accepted: Mutex::default() }
+        Self { shared, post, remarks, derivations, verifiers: Verifiers::new(), accepted: Mutex::default(), closed: AtomicBool::new(false) }
+    }
+
+    /// Questions that wait are not answered any more; the threads end with what they have begun.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
     }
 
     /// Answers questions about users. Several threads do.
@@ -45,6 +53,9 @@ impl Desk {
         let mut pause = TURN;
         loop {
             let question = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(pause);
+            if self.closed.load(Ordering::Relaxed) {
+                return;
+            }
             match question {
                 Ok(question) => self.reply(question),
                 Err(RecvTimeoutError::Timeout) => self.verifiers.tidy(),
@@ -65,6 +76,9 @@ impl Desk {
     /// Derives keys. One thread does, so that this costs one processor at most.
     pub(super) fn derive(&self, inbox: &Receiver<Question>) {
         while let Ok(question) = inbox.recv() {
+            if self.closed.load(Ordering::Relaxed) {
+                return;
+            }
             self.reply(question);
         }
     }

@@ -32,6 +32,8 @@ use upkeep::{Remark, Upkeep};
 
 /// Threads that ask the server about users; one more derives keys.
 const THREADS: usize = 2;
+/// How long the threads are waited for at the end.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Questions that wait for a thread, at most.
 const MAX_QUESTIONS: usize = 1024;
 
@@ -39,7 +41,7 @@ const MAX_QUESTIONS: usize = 1024;
 pub struct Control {
     questions: Questions,
     threads: Vec<JoinHandle<()>>,
-    upkeep: Option<JoinHandle<()>>,
+    desk: Arc<Desk>,
 }
 
 /// Finds the server for the first time. A server that does not answer is no error: it may come yet.
@@ -120,9 +122,10 @@ impl Control {
             let (desk, inbox) = (desk.clone(), facts_inbox.clone());
             threads.push(thread("control").spawn(move || desk.answer(&inbox))?);
         }
-        threads.push(thread("keys").spawn(move || desk.derive(&keys_inbox))?);
-        let upkeep = thread("upkeep").spawn(move || upkeep.run(&remarks_inbox))?;
-        Ok(Self { questions: Questions { facts, keys, remarks }, threads, upkeep: Some(upkeep) })
+        let own = desk.clone();
+        threads.push(thread("keys").spawn(move || own.derive(&keys_inbox))?);
+        threads.push(thread("upkeep").spawn(move || upkeep.run(&remarks_inbox))?);
+        Ok(Self { questions: Questions { facts, keys, remarks }, threads, desk })
     }
 
     /// Where questions go.
@@ -134,13 +137,11 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.questions = Questions { facts: sync_channel(1).0, keys: sync_channel(1).0, remarks: sync_channel(1).0 };
+        self.desk.close();
+        // One may wait for a server or a name server, which cannot be interrupted. It ends by itself then.
+        let begun = Instant::now();
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-        // It may be in a name look-up, which cannot be interrupted. It ends by itself then.
-        let patience = Instant::now();
-        if let Some(upkeep) = self.upkeep.take() {
-            while !upkeep.is_finished() && patience.elapsed() < Duration::from_secs(1) {
+            while !thread.is_finished() && begun.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
