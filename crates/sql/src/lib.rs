@@ -16,7 +16,7 @@
 //! let verdict = cache.judge(b"SET LOCAL search_path TO Sales, \"$user\"", true);
 //! let Some(Ok(facts)) = &verdict.facts else { panic!("a SET needs facts") };
 //! let Effect::Set(set) = &facts.statements()[0].effects[0] else { panic!("it sets") };
-//! assert_eq!(set.replay(), "SET LOCAL search_path TO sales, \"$user\"");
+//! assert_eq!(set.replay(), "SET LOCAL search_path TO 'sales', '$user'");
 //! ```
 //!
 //! Not for: what names resolve to, what a function's body does, what triggers and defaults do. That is the relation cache's.

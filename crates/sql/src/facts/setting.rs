@@ -110,10 +110,9 @@ impl Set {
             push_identifier(&mut text, part);
         }
         match &self.value {
-            // The list is spelled as identifiers already.
             Value::Text(value) if is_identifier_list(&self.name) && !value.is_empty() => {
                 text.push_str(" TO ");
-                text.push_str(value);
+                push_list(&mut text, value);
             }
             Value::Text(value) => {
                 text.push_str(" TO ");
@@ -154,6 +153,41 @@ fn push_literal(text: &mut String, value: &str) {
         text.push(character);
     }
     text.push('\'');
+}
+
+/// Each name of a list as a literal: unlike an identifier it may be empty, and the server quotes it again as it was.
+fn push_list(text: &mut String, value: &str) {
+    let mut rest = value.trim_start_matches(' ');
+    loop {
+        let mut name = String::new();
+        if let Some(mut inside) = rest.strip_prefix('"') {
+            loop {
+                let (before, behind) = inside.split_once('"').unwrap_or((inside, ""));
+                name.push_str(before);
+                inside = behind;
+                match inside.strip_prefix('"') {
+                    Some(behind) => {
+                        name.push('"');
+                        inside = behind;
+                    }
+                    None => break,
+                }
+            }
+            rest = inside;
+        } else {
+            let (plain, _) = rest.split_once(',').unwrap_or((rest, ""));
+            name.push_str(plain.trim_end_matches(' '));
+            rest = &rest[plain.len()..];
+        }
+        push_literal(text, &name);
+        match rest.split_once(',') {
+            Some((_, behind)) => {
+                text.push_str(", ");
+                rest = behind.trim_start_matches(' ');
+            }
+            None => return,
+        }
+    }
 }
 
 /// As `quote_identifier` of ruleutils.c: quotes only where they are needed.
