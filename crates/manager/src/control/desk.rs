@@ -40,7 +40,15 @@ impl Desk {
         let mut key = [0; 32];
         rand::rng().fill_bytes(&mut key);
         let derivations = Mutex::new(DerivationCache::new(1024, key));
-        Self { shared, post, remarks, derivations, verifiers: Verifiers::new(), accepted: Mutex::default(), closed: AtomicBool::new(false) }
+        Self {
+            shared,
+            post,
+            remarks,
+            derivations,
+            verifiers: Verifiers::new(),
+            accepted: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// Questions that wait are not answered any more; the threads end with what they have begun.
