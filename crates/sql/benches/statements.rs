@@ -46,9 +46,15 @@ fn nanoseconds(mut work: impl FnMut()) -> f64 {
 
 fn main() {
     let key = Key::new(0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210);
-    let insert = format!("INSERT INTO events (id, kind, payload) VALUES {}", vec!["(17, 'click', '{\"a\": 1}')"; 1000].join(", "));
+    let insert = format!(
+        "INSERT INTO events (id, kind, payload) VALUES {}",
+        vec!["(17, 'click', '{\"a\": 1}')"; 1000].join(", ")
+    );
     let statements = STATEMENTS.iter().copied().chain([("insert of 1,000 rows", insert.as_str())]);
-    println!("{:<22}{:>7}  {:>12}{:>9}  {:>12}  {:>12}  quick", "statement", "bytes", "one pass ns", "ns/byte", "facts ns", "known text ns");
+    println!(
+        "{:<22}{:>7}  {:>12}{:>9}  {:>12}  {:>12}  quick",
+        "statement", "bytes", "one pass ns", "ns/byte", "facts ns", "known text ns"
+    );
     for (name, text) in statements {
         let bytes = text.as_bytes();
         let mut outline = Outline::new(key);

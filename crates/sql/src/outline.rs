@@ -737,6 +737,8 @@ impl Depth {
                 self.chain = 0;
             }
             Some(Word::Case) => self.open(true),
+            // A query as an operand lies below a target, a link and the query itself.
+            Some(Word::Select | Word::Values) => self.chain = self.chain.saturating_add(3),
             Some(Word::End) if self.cases & self.bit() != 0 => self.close(),
             Some(_) | None => self.token(),
         }

@@ -1,8 +1,9 @@
 //! What the facts say of statements, one by one.
 
 use pgusher_sql::{
-    Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Isolation, Key, Kind, Limits, LockSpan, Modes, Name,
-    ObjectKind, OnCommit, Outline, SessionFunction, Set, Statement, Temporary, Transaction, Unknown, Utility, Value, Verb,
+    Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Isolation, Key, Kind, Limits, LockSpan, Modes,
+    Name, ObjectKind, OnCommit, Outline, SessionFunction, Set, Statement, Temporary, Transaction, Unknown, Utility,
+    Value, Verb,
 };
 
 fn try_facts(text: &str) -> Result<Facts, Unknown> {
@@ -37,7 +38,8 @@ fn name(text: &str) -> Name {
 }
 
 fn relations(text: &str) -> Vec<String> {
-    let written = |name: &Name| name.schema.as_ref().map_or_else(|| name.name.to_string(), |s| format!("{s}.{}", name.name));
+    let written =
+        |name: &Name| name.schema.as_ref().map_or_else(|| name.name.to_string(), |s| format!("{s}.{}", name.name));
     one(text)
         .relations
         .iter()
@@ -66,7 +68,11 @@ fn every_way_to_set() {
         ("SET enable_seqscan TO False", "enable_seqscan", "false"),
         ("SET jit TO on", "jit", "on"),
         ("SET search_path TO my_schema, public", "search_path", "my_schema, public"),
-        (r#"SET search_path TO "$user", "My Schema", 'it''s "x"', select_"#, "search_path", r#""$user", "My Schema", "it's ""x""", select_"#),
+        (
+            r#"SET search_path TO "$user", "My Schema", 'it''s "x"', select_"#,
+            "search_path",
+            r#""$user", "My Schema", "it's ""x""", select_"#,
+        ),
         ("SET search_path = ''", "search_path", "\"\""),
         ("SET Search_Path TO 'a,b', 'user', 'public'", "search_path", "\"a,b\", \"user\", public"),
         ("SET SCHEMA 'Alpha'", "search_path", "\"Alpha\""),
@@ -111,9 +117,15 @@ fn set_without_a_text() {
     assert_eq!(effects("SET NAMES DEFAULT"), of("client_encoding", Value::Default, false));
     assert_eq!(effects("SET work_mem FROM CURRENT"), of("work_mem", Value::Current, false));
     assert_eq!(effects("SET LOCAL ROLE x"), of("role", Value::Text("x".into()), true));
-    assert_eq!(effects("SET LOCAL SESSION AUTHORIZATION x"), of("session_authorization", Value::Text("x".into()), true));
+    assert_eq!(
+        effects("SET LOCAL SESSION AUTHORIZATION x"),
+        of("session_authorization", Value::Text("x".into()), true)
+    );
     let interval = |text: &str, fields| Value::Interval { text: text.into(), fields };
-    assert_eq!(effects("SET TIME ZONE INTERVAL '-08:00' HOUR TO MINUTE"), of("timezone", interval("-08:00", "HOUR TO MINUTE"), false));
+    assert_eq!(
+        effects("SET TIME ZONE INTERVAL '-08:00' HOUR TO MINUTE"),
+        of("timezone", interval("-08:00", "HOUR TO MINUTE"), false)
+    );
     assert_eq!(effects("SET TIME ZONE INTERVAL '2' HOUR"), of("timezone", interval("2", "HOUR"), false));
     assert_eq!(effects("SET LOCAL TIME ZONE INTERVAL '02:30'"), of("timezone", interval("02:30", ""), true));
     for text in [
@@ -129,7 +141,8 @@ fn set_without_a_text() {
 
 #[test]
 fn replay_quotes_what_needs_it() {
-    let replay = |name: &str, value: &str| Set { name: name.into(), value: Value::Text(value.into()), local: true }.replay();
+    let replay =
+        |name: &str, value: &str| Set { name: name.into(), value: Value::Text(value.into()), local: true }.replay();
     assert_eq!(replay("work_mem", "64MB"), "SET LOCAL work_mem TO '64MB'");
     assert_eq!(replay("a.b", r"it's \ here"), r"SET LOCAL a.b TO E'it''s \\ here'");
     assert_eq!(replay("search_path", ""), "SET LOCAL search_path TO ''");
@@ -145,7 +158,10 @@ fn transaction_settings() {
         [Effect::TransactionModes(modes(Some(Isolation::RepeatableRead), Some(true), None))]
     );
     assert_eq!(effects("SET LOCAL TRANSACTION READ WRITE"), [Effect::TransactionModes(modes(None, Some(false), None))]);
-    assert_eq!(effects("SET TRANSACTION SNAPSHOT '00000003-0000001B-1'"), [Effect::Snapshot("00000003-0000001B-1".into())]);
+    assert_eq!(
+        effects("SET TRANSACTION SNAPSHOT '00000003-0000001B-1'"),
+        [Effect::Snapshot("00000003-0000001B-1".into())]
+    );
     assert_eq!(
         effects("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE READ ONLY NOT DEFERRABLE"),
         [
@@ -154,7 +170,10 @@ fn transaction_settings() {
             set("default_transaction_deferrable", "off"),
         ]
     );
-    assert_eq!(effects("SET default_transaction_isolation = 'read committed'"), [set("default_transaction_isolation", "read committed")]);
+    assert_eq!(
+        effects("SET default_transaction_isolation = 'read committed'"),
+        [set("default_transaction_isolation", "read committed")]
+    );
     assert_eq!(one("SET CONSTRAINTS ALL DEFERRED").kind, Kind::Utility(Utility::Constraints));
 }
 
@@ -193,7 +212,11 @@ fn transaction_control() {
         ("START TRANSACTION READ ONLY", Transaction::Begin(Modes { read_only: Some(true), ..none })),
         (
             "BEGIN ISOLATION LEVEL SERIALIZABLE, READ WRITE, DEFERRABLE",
-            Transaction::Begin(Modes { isolation: Some(Isolation::Serializable), read_only: Some(false), deferrable: Some(true) }),
+            Transaction::Begin(Modes {
+                isolation: Some(Isolation::Serializable),
+                read_only: Some(false),
+                deferrable: Some(true),
+            }),
         ),
         ("COMMIT", Transaction::Commit { chain: false }),
         ("END TRANSACTION AND CHAIN", Transaction::Commit { chain: true }),
@@ -234,7 +257,11 @@ fn prepared_statements_of_sql() {
     assert_eq!(effects("EXPLAIN ANALYZE EXECUTE p"), [Effect::Execute { name: "p".into() }]);
     let created = effects("CREATE TEMP TABLE t ON COMMIT DROP AS EXECUTE p(1)");
     assert!(created.contains(&Effect::Execute { name: "p".into() }));
-    assert!(created.contains(&Effect::Temporary(Temporary { object: ObjectKind::Table, name: name("t"), on_commit: OnCommit::Drop })));
+    assert!(created.contains(&Effect::Temporary(Temporary {
+        object: ObjectKind::Table,
+        name: name("t"),
+        on_commit: OnCommit::Drop
+    })));
     assert_eq!(effects("DEALLOCATE p"), [Effect::Deallocate(Some("p".into()))]);
     assert_eq!(effects("DEALLOCATE PREPARE \"ALL\""), [Effect::Deallocate(Some("ALL".into()))]);
     assert_eq!(effects("DEALLOCATE ALL"), [Effect::Deallocate(None)]);
@@ -245,7 +272,10 @@ fn cursors() {
     let declare = |hold, binary, scroll| vec![Effect::Declare { name: "c".into(), hold, binary, scroll }];
     assert_eq!(effects("DECLARE c CURSOR FOR SELECT 1"), declare(false, false, None));
     assert_eq!(effects("DECLARE c BINARY SCROLL CURSOR WITH HOLD FOR SELECT 1"), declare(true, true, Some(true)));
-    assert_eq!(effects("DECLARE c INSENSITIVE NO SCROLL CURSOR WITHOUT HOLD FOR SELECT 1"), declare(false, false, Some(false)));
+    assert_eq!(
+        effects("DECLARE c INSENSITIVE NO SCROLL CURSOR WITHOUT HOLD FOR SELECT 1"),
+        declare(false, false, Some(false))
+    );
     assert!(one("DECLARE c CURSOR FOR SELECT nextval('s')").effects.len() == 2);
     assert_eq!(effects("FETCH ALL FROM c"), [Effect::Fetch { name: "c".into() }]);
     assert_eq!(one("MOVE 3 c").kind, Kind::Utility(Utility::Move));
@@ -273,7 +303,10 @@ fn blocks_and_procedures() {
     assert_eq!(effects("DO 'x' LANGUAGE plperl"), [Effect::Do { language: "plperl".into(), body: "x".into() }]);
     let statement = one("CALL s.p(1, nextval('q'))");
     assert_eq!(statement.effects.len(), 2);
-    assert_eq!(statement.unknown_functions().map(|f| (f.name.clone(), f.arguments)).collect::<Vec<_>>(), [(name("s.p"), 2)]);
+    assert_eq!(
+        statement.unknown_functions().map(|f| (f.name.clone(), f.arguments)).collect::<Vec<_>>(),
+        [(name("s.p"), 2)]
+    );
 }
 
 #[test]
@@ -320,7 +353,12 @@ fn temporary_objects() {
         ("CREATE TEMP VIEW t AS SELECT 1", View, "t", OnCommit::PreserveRows),
         ("CREATE OR REPLACE TEMP RECURSIVE VIEW t (a) AS SELECT 1", View, "t", OnCommit::PreserveRows),
         ("CREATE TEMP SEQUENCE t", Sequence, "t", OnCommit::PreserveRows),
-        ("CREATE FUNCTION pg_temp.t() RETURNS int LANGUAGE sql AS 'select 1'", Function, "pg_temp.t", OnCommit::PreserveRows),
+        (
+            "CREATE FUNCTION pg_temp.t() RETURNS int LANGUAGE sql AS 'select 1'",
+            Function,
+            "pg_temp.t",
+            OnCommit::PreserveRows,
+        ),
         ("CREATE TYPE pg_temp.t AS (a int)", Type, "pg_temp.t", OnCommit::PreserveRows),
         ("CREATE TYPE pg_temp.t AS ENUM ('a')", Type, "pg_temp.t", OnCommit::PreserveRows),
         ("CREATE DOMAIN pg_temp.t AS int", Type, "pg_temp.t", OnCommit::PreserveRows),
@@ -328,7 +366,12 @@ fn temporary_objects() {
     ] {
         assert_eq!(temporary(text), [(object, name(called), on_commit)], "{text}");
     }
-    for text in ["CREATE TABLE t (a int)", "SELECT * INTO t FROM x", "EXPLAIN CREATE TEMP TABLE t AS SELECT 1", "SELECT temp FROM pg_temp.t"] {
+    for text in [
+        "CREATE TABLE t (a int)",
+        "SELECT * INTO t FROM x",
+        "EXPLAIN CREATE TEMP TABLE t AS SELECT 1",
+        "SELECT temp FROM pg_temp.t",
+    ] {
         assert_eq!(temporary(text), [], "{text}");
     }
 }
@@ -349,7 +392,12 @@ fn definitions() {
         ("CREATE INDEX i ON t (lower(a))", Verb::Alter, ObjectKind::Table, &["t"]),
         ("CREATE UNIQUE INDEX CONCURRENTLY ON s.t (a)", Verb::Alter, ObjectKind::Table, &["s.t"]),
         ("DROP INDEX i", Verb::Drop, ObjectKind::Index, &["i"]),
-        ("CREATE FUNCTION s.f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END", Verb::Create, ObjectKind::Function, &["s.f"]),
+        (
+            "CREATE FUNCTION s.f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END",
+            Verb::Create,
+            ObjectKind::Function,
+            &["s.f"],
+        ),
         ("CREATE EXTENSION x", Verb::Create, ObjectKind::Extension, &["x"]),
         ("ALTER ROLE r SET search_path TO a", Verb::Defaults, ObjectKind::Role, &["r"]),
         ("ALTER DATABASE d RESET ALL", Verb::Defaults, ObjectKind::Database, &["d"]),
@@ -362,7 +410,10 @@ fn definitions() {
     ] {
         let statement = one(text);
         let names = names.iter().map(|text| name(text)).collect();
-        assert!(statement.effects.contains(&Effect::Definition(Definition { verb, object, names })), "{text}: {statement:?}");
+        assert!(
+            statement.effects.contains(&Effect::Definition(Definition { verb, object, names })),
+            "{text}: {statement:?}"
+        );
         assert!(!statement.reads_only, "{text}");
     }
     assert!(one("CREATE VIEW v AS SELECT nextval('s') FROM t").functions.is_empty(), "it is only defined");
@@ -381,7 +432,10 @@ fn relations_but_not_names_of_with() {
         ("WITH x AS (DELETE FROM a RETURNING *) SELECT * FROM x", &["a!"]),
         ("UPDATE a SET b = (SELECT max(c) FROM d) FROM e WHERE a.x = e.x", &["a!", "d", "e"]),
         ("DELETE FROM ONLY a USING b WHERE a.x IN (SELECT x FROM c)", &["a!", "b", "c"]),
-        ("MERGE INTO a USING b ON a.x = b.x WHEN MATCHED THEN UPDATE SET y = (SELECT 1 FROM c) WHEN NOT MATCHED THEN INSERT VALUES (1)", &["a!", "b", "c"]),
+        (
+            "MERGE INTO a USING b ON a.x = b.x WHEN MATCHED THEN UPDATE SET y = (SELECT 1 FROM c) WHEN NOT MATCHED THEN INSERT VALUES (1)",
+            &["a!", "b", "c"],
+        ),
         ("INSERT INTO a VALUES (1) ON CONFLICT (x) DO UPDATE SET y = (SELECT y FROM b)", &["a!", "b"]),
         ("SELECT * FROM a TABLESAMPLE SYSTEM (10)", &["a"]),
         ("TABLE a", &["a"]),
@@ -479,7 +533,11 @@ fn functions_wherever_they_hide() {
     // Not run at all.
     assert!(one("EXPLAIN SELECT f(1, 2)").functions.is_empty());
     // Rare constructs that are not looked into are at least not called known.
-    for text in ["SELECT json_value(f(1, 2), '$.a')", "SELECT * FROM json_table(f(1, 2), '$' COLUMNS (a int)) x", "SELECT json_scalar(f(1, 2))"] {
+    for text in [
+        "SELECT json_value(f(1, 2), '$.a')",
+        "SELECT * FROM json_table(f(1, 2), '$' COLUMNS (a int)) x",
+        "SELECT json_scalar(f(1, 2))",
+    ] {
         assert!(!one(text).is_known(), "{text}");
     }
 }
@@ -494,8 +552,14 @@ fn functions_of_the_session() {
         ("SELECT pg_catalog.currval($1)", call(SessionFunction::CurrentValue, &[Argument::Parameter(1)])),
         ("INSERT INTO t VALUES (lastval())", call(SessionFunction::LastValue, &[])),
         ("SELECT setval('s', 42, false)", call(SessionFunction::SetValue, &[text("s"), text("42"), text("false")])),
-        ("SELECT pg_advisory_lock(id) FROM t", call(SessionFunction::AdvisoryLock(LockSpan::Session), &[Argument::Expression])),
-        ("SELECT pg_try_advisory_xact_lock_shared(1, -2)", call(SessionFunction::AdvisoryLock(LockSpan::Transaction), &[text("1"), text("-2")])),
+        (
+            "SELECT pg_advisory_lock(id) FROM t",
+            call(SessionFunction::AdvisoryLock(LockSpan::Session), &[Argument::Expression]),
+        ),
+        (
+            "SELECT pg_try_advisory_xact_lock_shared(1, -2)",
+            call(SessionFunction::AdvisoryLock(LockSpan::Transaction), &[text("1"), text("-2")]),
+        ),
         ("SELECT PG_ADVISORY_UNLOCK_ALL()", call(SessionFunction::AdvisoryUnlockAll, &[])),
         ("SELECT pg_notify('c', NULL)", call(SessionFunction::Notify, &[text("c"), Argument::Null])),
         ("SELECT setseed(0.5)", call(SessionFunction::SetSeed, &[text("0.5")])),
@@ -521,7 +585,10 @@ fn set_config_with_its_constants() {
     };
     let text = |text: &str| Argument::Constant(text.into());
     assert_eq!(only("SELECT set_config('a.b', 'c', false)"), (text("a.b"), text("c"), Some(false), true));
-    assert_eq!(only("SELECT pg_catalog.set_config('search_path', '', false)"), (text("search_path"), text(""), Some(false), true));
+    assert_eq!(
+        only("SELECT pg_catalog.set_config('search_path', '', false)"),
+        (text("search_path"), text(""), Some(false), true)
+    );
     assert_eq!(only("SELECT set_config('a.b', $1, true)"), (text("a.b"), Argument::Parameter(1), Some(true), true));
     assert_eq!(only("SELECT set_config('a.b', 7::text, 't')"), (text("a.b"), text("7"), Some(true), true));
     assert_eq!(only("SELECT set_config('a.b', NULL, 'off'::bool)"), (text("a.b"), Argument::Null, Some(false), true));
@@ -554,7 +621,17 @@ fn parameters() {
 
 #[test]
 fn what_only_reads() {
-    for text in ["SELECT 1", "VALUES (1)", "TABLE t", "SHOW ALL", "EXPLAIN DELETE FROM t", "BEGIN", "SET a.b TO 1", "FETCH c", "LISTEN c"] {
+    for text in [
+        "SELECT 1",
+        "VALUES (1)",
+        "TABLE t",
+        "SHOW ALL",
+        "EXPLAIN DELETE FROM t",
+        "BEGIN",
+        "SET a.b TO 1",
+        "FETCH c",
+        "LISTEN c",
+    ] {
         assert!(one(text).reads_only, "{text}");
     }
     for text in [
@@ -574,7 +651,13 @@ fn what_only_reads() {
 
 #[test]
 fn plain_statements() {
-    for text in ["SELECT lower(a) FROM t WHERE b = $1", "INSERT INTO t (a) VALUES (now())", "SHOW work_mem", "LOCK t", "EXPLAIN SELECT f()"] {
+    for text in [
+        "SELECT lower(a) FROM t WHERE b = $1",
+        "INSERT INTO t (a) VALUES (now())",
+        "SHOW work_mem",
+        "LOCK t",
+        "EXPLAIN SELECT f()",
+    ] {
         assert!(one(text).is_plain(), "{text}");
     }
     for text in ["SELECT f()", "SET a.b TO 1", "COMMIT", "CREATE TABLE t (a int)", "CALL p()"] {

@@ -15,14 +15,35 @@ fn print(text: &str) -> Fingerprint {
 #[test]
 fn texts_that_differ_only_in_constants_and_spelling() {
     for same in [
-        &["select 1", "SELECT 2", " select\t'x' ", "select -- c\n 1;", "/* a /* b */ c */ select $$x$$;;", "select E'\\''", "select B'0'", "select 0x1F", "select 1_000", "select .5e-3", "select U&'x'", "select 'a'\n'b'"][..],
-        &["select * from t where a in (1)", "select * from T where A in (1, 2, 3)", "select * from t where a IN ('x','y')", "select * from t where a in (-1 , - 2)"],
+        &[
+            "select 1",
+            "SELECT 2",
+            " select\t'x' ",
+            "select -- c\n 1;",
+            "/* a /* b */ c */ select $$x$$;;",
+            "select E'\\''",
+            "select B'0'",
+            "select 0x1F",
+            "select 1_000",
+            "select .5e-3",
+            "select U&'x'",
+            "select 'a'\n'b'",
+        ][..],
+        &[
+            "select * from t where a in (1)",
+            "select * from T where A in (1, 2, 3)",
+            "select * from t where a IN ('x','y')",
+        ],
+        &["select * from t where a in (-1)", "select * from t where a in ( - 1 , - 2)"],
         &["select array[1]", "select ARRAY[1,2,3]"],
         &["insert into t (a, b) values (1, 'x')", "insert into t (a, b) values (1, 'x'), (2, 'y'), (3, 'z')"],
         &["insert into t values (1) on conflict do nothing", "insert into t values (1), (2) on conflict do nothing"],
         &["select * from (values (1, 2)) x", "select * from (values (1, 2), (3, 4)) x"],
         &["select a from t where b in (1, 2) and c in ('x')", "select a from t where b in (1) and c in ('x', 'y')"],
-        &["select * from t where a in (select b from u where c in (1, 2))", "select * from t where a in (select b from u where c in (1))"],
+        &[
+            "select * from t where a in (select b from u where c in (1, 2))",
+            "select * from t where a in (select b from u where c in (1))",
+        ],
         &["select caf\u{e9}", "SELECT CAF\u{e9}"],
     ] {
         for text in same {
@@ -34,14 +55,50 @@ fn texts_that_differ_only_in_constants_and_spelling() {
 #[test]
 fn texts_that_differ_in_more() {
     let all = [
-        "select 1", "select -1", "select a", "select \"a\"", "select \"A\"", "select $1", "select $2", "select 1, 2", "select 1 2",
-        "select '1'::int", "select a.b", "select a b", "select a, b", "select (a, b)", "select 1; select 1", "select ()", "select",
-        "selec t1", "select * from t where a in (1, $1)", "select * from t where a in ($1, $2)", "select * from t where a in ($1)",
-        "select * from t where a in (1)", "select * from t where a in ()", "select * from t where a in (b, c)",
-        "select * from t where a in (c, b)", "insert into t values (1)", "insert into t values (1, 2)", "insert into t values ($1)",
-        "insert into t values ($1), ($2)", "insert into t values (now())", "insert into t values (1) returning a", "select a+b",
-        "select a-b", "select a - - b", "select array[]", "select array[1]", "select array[[1]]", "", "selectx", "select x",
-        "select u&\"a\"", "select a between 1 and 2", "begin", "commit",
+        "select 1",
+        "select -1",
+        "select a",
+        "select \"a\"",
+        "select \"A\"",
+        "select $1",
+        "select $2",
+        "select 1, 2",
+        "select 1 2",
+        "select '1'::int",
+        "select a.b",
+        "select a b",
+        "select a, b",
+        "select (a, b)",
+        "select 1; select 1",
+        "select ()",
+        "select",
+        "selec t1",
+        "select * from t where a in (1, $1)",
+        "select * from t where a in ($1, $2)",
+        "select * from t where a in ($1)",
+        "select * from t where a in (1)",
+        "select * from t where a in ()",
+        "select * from t where a in (b, c)",
+        "select * from t where a in (c, b)",
+        "insert into t values (1)",
+        "insert into t values (1, 2)",
+        "insert into t values ($1)",
+        "insert into t values ($1), ($2)",
+        "insert into t values (now())",
+        "insert into t values (1) returning a",
+        "select a+b",
+        "select a-b",
+        "select a - - b",
+        "select array[]",
+        "select array[1]",
+        "select array[[1]]",
+        "",
+        "selectx",
+        "select x",
+        "select u&\"a\"",
+        "select a between 1 and 2",
+        "begin",
+        "commit",
     ];
     for (index, one) in all.iter().enumerate() {
         for other in &all[index + 1..] {
@@ -57,7 +114,11 @@ fn texts_that_differ_in_more() {
 #[test]
 fn statements_and_their_ends() {
     let parts = |text: &str| {
-        outline(text).parts().iter().map(|part| (text[part.start..part.end].to_string(), part.first)).collect::<Vec<_>>()
+        outline(text)
+            .parts()
+            .iter()
+            .map(|part| (text[part.start..part.end].to_string(), part.first))
+            .collect::<Vec<_>>()
     };
     let part = |text: &str, first| (text.to_string(), Some(first));
     assert_eq!(
@@ -68,7 +129,10 @@ fn statements_and_their_ends() {
     let function = "create function f() returns int begin atomic select case when true then 1 end; select 2; end";
     assert_eq!(parts(&format!("{function}; select 1")), [part(function, Word::Create), part("select 1", Word::Select)]);
     let rule = "create rule r as on insert to t do (select 1; select 2)";
-    assert_eq!(parts(&format!("{rule}; begin; end")), [part(rule, Word::Create), part("begin", Word::Begin), part("end", Word::End)]);
+    assert_eq!(
+        parts(&format!("{rule}; begin; end")),
+        [part(rule, Word::Create), part("begin", Word::Begin), part("end", Word::End)]
+    );
 }
 
 #[test]
@@ -104,9 +168,15 @@ fn plain_texts() {
     for (text, quick) in [
         ("select 1", Quick::PlainRead),
         ("SELECT abalance FROM pgbench_accounts WHERE aid = $1", Quick::PlainRead),
-        ("select a.*, lower(b), count(*) filter (where c) over (partition by d order by e) from s.t a left join u using (x) where y in (1, 2)", Quick::PlainRead),
+        (
+            "select a.*, lower(b), count(*) filter (where c) over (partition by d order by e) from s.t a left join u using (x) where y in (1, 2)",
+            Quick::PlainRead,
+        ),
         ("select pg_catalog.lower('x'), pg_catalog.\"lower\"('x')", Quick::PlainRead),
-        ("select cast(a as numeric(10, 2)), b::varchar(3), c::geometry(Point, 4326), d::character varying(3)", Quick::PlainRead),
+        (
+            "select cast(a as numeric(10, 2)), b::varchar(3), c::geometry(Point, 4326), d::character varying(3)",
+            Quick::PlainRead,
+        ),
         ("select * from f_table as f(a, b) join (select 1) g on true, lateral (select 2) h", Quick::PlainRead),
         ("with x as (select 1), y as materialized (select 2) select * from x, y", Quick::PlainRead),
         ("(select 1) union (select 2)", Quick::PlainRead),
@@ -117,7 +187,10 @@ fn plain_texts() {
         ("select t.set, t.notify, t.\"listen\" from t order by (a), (b)", Quick::PlainRead),
         ("select percentile_cont(0.5) within group (order by a) from t group by (a)", Quick::PlainRead),
         ("select 1 for update", Quick::PlainWrite),
-        ("insert into s.t (a, b) values ($1, now()) on conflict (a) do update set b = excluded.b returning a", Quick::PlainWrite),
+        (
+            "insert into s.t (a, b) values ($1, now()) on conflict (a) do update set b = excluded.b returning a",
+            Quick::PlainWrite,
+        ),
         ("insert into t as x (a) select 1", Quick::PlainWrite),
         ("UPDATE pgbench_accounts SET abalance = abalance + $1 WHERE aid = $2", Quick::PlainWrite),
         ("delete from t where a = any ($1)", Quick::PlainWrite),
@@ -139,18 +212,75 @@ fn plain_texts() {
 #[test]
 fn doubtful_texts() {
     for text in [
-        "select f(1)", "select s.lower(1)", "select pg_catalog.f(1)", "select a.pg_catalog.lower(1)", "select \"LOWER\"(1)",
-        "select U&\"lower\"(1)", "select set_config('a', 'b', true)", "select /**/ nextval -- x\n ('s')", "select 1 into t",
-        "select 1 into temp t", "with x as (select 1) select 1 into t", "select over(1)", "select filter(1)", "select set(1)",
-        "select by(1)", "select 1 where join(1)", "select 1 from a join b on conflict(1)", "select distinct on (a) filter (b) from t",
-        "select a.values(1)", "select s.in(1)", "set a to 1", "reset all", "listen a", "notify a", "discard all", "do ''",
-        "call lower(1)", "create table t ()", "drop table t", "copy t from stdin", "explain select 1", "show all", "prepare x as select 1",
-        "execute x", "deallocate x", "declare x cursor for select 1", "fetch x", "close x", "lock t", "load 'x'", "truncate t", "vacuum",
-        "savepoint a", "release a", "rollback to a", "commit and chain", "rollback and chain", "commit prepared 'x'", "begin; select 1",
-        "prepare transaction 'x'", "update pg_settings set setting = 1", "update pg_catalog.\"pg_settings\" set setting = 1",
-        "select * from pg_prepared_statements", "select * from pg_cursors", "select 'open", "select \"open", "select /* open", "select $a$ open",
-        "select 1a", "select \\ 1", "lower(1)", "selct 1", "select pg_backend_pid()", "select query_to_xml('select f()', true, true, '')",
-        "select currval('x')", "select * from dblink('a', 'b') as t(a int)", "select operator(1)", "table t; listen x", "start x",
+        "select f(1)",
+        "select s.lower(1)",
+        "select pg_catalog.f(1)",
+        "select a.pg_catalog.lower(1)",
+        "select \"LOWER\"(1)",
+        "select U&\"lower\"(1)",
+        "select set_config('a', 'b', true)",
+        "select /**/ nextval -- x\n ('s')",
+        "select 1 into t",
+        "select 1 into temp t",
+        "with x as (select 1) select 1 into t",
+        "select over(1)",
+        "select filter(1)",
+        "select set(1)",
+        "select by(1)",
+        "select 1 where join(1)",
+        "select 1 from a join b on conflict(1)",
+        "select distinct on (a) filter (b) from t",
+        "select a.values(1)",
+        "select s.in(1)",
+        "set a to 1",
+        "reset all",
+        "listen a",
+        "notify a",
+        "discard all",
+        "do ''",
+        "call lower(1)",
+        "create table t ()",
+        "drop table t",
+        "copy t from stdin",
+        "explain select 1",
+        "show all",
+        "prepare x as select 1",
+        "execute x",
+        "deallocate x",
+        "declare x cursor for select 1",
+        "fetch x",
+        "close x",
+        "lock t",
+        "load 'x'",
+        "truncate t",
+        "vacuum",
+        "savepoint a",
+        "release a",
+        "rollback to a",
+        "commit and chain",
+        "rollback and chain",
+        "commit prepared 'x'",
+        "begin; select 1",
+        "prepare transaction 'x'",
+        "update pg_settings set setting = 1",
+        "update pg_catalog.\"pg_settings\" set setting = 1",
+        "select * from pg_prepared_statements",
+        "select * from pg_cursors",
+        "select 'open",
+        "select \"open",
+        "select /* open",
+        "select $a$ open",
+        "select 1a",
+        "select \\ 1",
+        "lower(1)",
+        "selct 1",
+        "select pg_backend_pid()",
+        "select query_to_xml('select f()', true, true, '')",
+        "select currval('x')",
+        "select * from dblink('a', 'b') as t(a int)",
+        "select operator(1)",
+        "table t; listen x",
+        "start x",
     ] {
         assert_eq!(outline(text).quick(), Quick::NeedsFacts, "{text}");
     }
@@ -184,7 +314,17 @@ fn encodings() {
     for name in ["SJIS", "shift_jis_2004", "BIG5", "gbk", "UHC", "GB18030", "Johab", "WIN936", "windows-949"] {
         assert!(!pgusher_sql::encoding_keeps_ascii_apart(name), "{name}");
     }
-    for name in ["UTF8", "utf-8", "LATIN1", "EUC_JP", "SQL_ASCII", "WIN1252", "MULE_INTERNAL", "koi8r", "a name much longer than all of them"] {
+    for name in [
+        "UTF8",
+        "utf-8",
+        "LATIN1",
+        "EUC_JP",
+        "SQL_ASCII",
+        "WIN1252",
+        "MULE_INTERNAL",
+        "koi8r",
+        "a name much longer than all of them",
+    ] {
         assert!(pgusher_sql::encoding_keeps_ascii_apart(name), "{name}");
     }
 }

@@ -22,9 +22,10 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 1 MiB, and a depth that fits a thread with a stack of 2 MiB several times over.
+    /// 1 MiB, and a depth of 250: decoding and walking take up to 4 KiB of stack for each step of depth, so about half of the
+    /// 2 MiB that a thread has.
     fn default() -> Self {
-        Self { bytes: 1 << 20, depth: 1000 }
+        Self { bytes: 1 << 20, depth: 250 }
     }
 }
 
