@@ -200,7 +200,7 @@ impl Core {
                     // The login is over; what came with its last message is the first of the session.
                     if !rest.is_empty() {
                         let rest = rest.to_vec();
-                        self.session_bytes(slot, &rest, super::relay::Source::Copy);
+                        self.session_bytes(slot, &rest, super::flow::Source::Copy);
                     }
                     return;
                 }

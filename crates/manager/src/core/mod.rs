@@ -15,12 +15,15 @@
 //! passed in. Cores share nothing but the pools and immutable values in [`Shared`], and talk by [`Mail`].
 //!
 //! Rooms: `client` takes clients in, `login` asks them who they are, `server` logs in to servers, `relay` is the hot path
-//! between the two, `seat` joins clients and servers and parts them, `statements` carries prepared statements from server to server, `cancel` passes cancel requests on.
+//! between the two, `statements` carries prepared statements from server to server, `flow` lets bytes leave, `own` reads
+//! replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel` passes cancel requests on.
 
 mod cancel;
 mod client;
+mod flow;
 mod io;
 mod login;
+mod own;
 mod relay;
 mod seat;
 mod server;

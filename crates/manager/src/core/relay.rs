@@ -5,25 +5,14 @@
 
 use super::Core;
 use super::client::{Discard, Pin, State};
-use super::io::{Bytes, ConnId, Output};
+use super::flow::Source;
+use super::io::{ConnId, Output};
 use super::server::State as ServerState;
 use super::statements::Edit;
 use pgusher_session::ledger::Verdict;
 use pgusher_wire::scan::Scanner;
 use pgusher_wire::{Report, TxStatus, backend, frontend, sqlstate};
-use std::ops::Range;
 
-/// Where the bytes of a call are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    /// In the driver's buffer.
-    Input,
-    /// In a buffer of the core's: they are copied.
-    Copy,
-}
-
-/// Bytes that are rather copied than sent by a system call of their own.
-const MAX_COPIED: usize = 16 * 1024;
 /// A client's ledger may have this many open entries before it is not read any further.
 const MAX_LEDGER: usize = 4096;
 
@@ -43,7 +32,7 @@ fn client_need(tag: u8) -> usize {
 
 /// Bytes of a body that are looked at, of a server's messages.
 #[inline]
-fn server_need(tag: u8) -> usize {
+pub(super) fn server_need(tag: u8) -> usize {
     match tag {
         backend::READY_FOR_QUERY => 1,
         backend::COMMAND_COMPLETE => 16,
@@ -237,46 +226,6 @@ impl Core {
         }
     }
 
-    /// Bytes that were composed before have been sent by now.
-    #[inline]
-    fn begin_composing(&mut self) -> Option<usize> {
-        if self.out.is_empty() {
-            self.composed.clear();
-            self.composed.shrink_to(4 * MAX_COPIED);
-        }
-        None
-    }
-
-    /// Bytes that were put together from several places; see [`Bytes::Composed`].
-    #[inline]
-    pub fn composed(&self, range: Range<usize>) -> &[u8] {
-        self.composed.get(range).unwrap_or_default()
-    }
-
-    /// Sends a part of the buffer, behind what has been composed from `composed` on.
-    #[inline]
-    fn forward(&mut self, to: ConnId, source: Source, buf: &[u8], range: Range<usize>, composed: Option<usize>) {
-        if let Some(begin) = composed {
-            let copied = range.len() <= MAX_COPIED;
-            if copied {
-                self.composed.extend_from_slice(buf.get(range.clone()).unwrap_or_default());
-            }
-            let bytes = Bytes::Composed(begin..self.composed.len());
-            self.out.push_back(Output::Send { to, bytes });
-            if copied {
-                return;
-            }
-        }
-        if range.is_empty() {
-            return;
-        }
-        let bytes = match source {
-            Source::Input => Bytes::Input(range),
-            Source::Copy => Bytes::Owned(buf.get(range).unwrap_or_default().to_vec()),
-        };
-        self.out.push_back(Output::Send { to, bytes });
-    }
-
     fn bad_client(&mut self, slot: u32, what: &str) {
         self.refuse(slot, &Report::fatal(sqlstate::PROTOCOL_VIOLATION, what));
     }
@@ -424,111 +373,6 @@ impl Core {
             if let Some(s) = self.servers.get(slot as usize) {
                 s.pool.catalog_changed();
             }
-        }
-    }
-
-    /// Replies to statements of our own: they are consumed, and only changed settings are passed on.
-    fn own_replies(&mut self, slot: u32, buf: &[u8]) {
-        let mut pos = 0;
-        loop {
-            let Some(server) = self.servers.get_mut(slot as usize) else {
-                return;
-            };
-            let need = |tag| match tag {
-                backend::ERROR_RESPONSE | backend::PARAMETER_STATUS => 8 * 1024,
-                tag => server_need(tag),
-            };
-            let head = match server.scanner.next(buf, &mut pos, need) {
-                Ok(Some(head)) => head,
-                Ok(None) => break,
-                Err(_) => return self.broken_server(slot),
-            };
-            let status = head.body.first().and_then(|b| TxStatus::from_byte(*b)).unwrap_or(TxStatus::Failed);
-            if server.ledger.received(head.tag, status).is_err() {
-                return self.broken_server(slot);
-            }
-            match head.tag {
-                backend::ERROR_RESPONSE => server.error = Some(head.body.to_vec()),
-                backend::PARAMETER_STATUS => {
-                    if let (ServerState::Replaying { client }, true) = (&server.state, head.is_complete()) {
-                        let to = ConnId::Client(*client);
-                        self.forward(to, Source::Input, buf, head.start..pos, None);
-                    }
-                }
-                backend::READY_FOR_QUERY if server.ledger.is_quiet() => {
-                    // Nothing was asked for behind it; a notice that comes with it is nobody's.
-                    if pos != buf.len() {
-                        return self.server_closed(slot);
-                    }
-                    match server.state {
-                        ServerState::Replaying { client } => self.replayed(slot, client),
-                        ServerState::Resetting { step } => self.reset_done(slot, step),
-                        _ => {}
-                    }
-                    return;
-                }
-                _ => {}
-            }
-        }
-        if let Some(server) = self.servers.get_mut(slot as usize) {
-            server.held = buf.get(pos..).unwrap_or_default().to_vec();
-        }
-    }
-
-    /// What a server sends makes no sense: nobody may get a byte of it any more.
-    fn broken_server(&mut self, slot: u32) {
-        tracing::error!("a server sent a reply that nobody asked for; its connection is closed");
-        self.server_closed(slot);
-    }
-
-    /// A connection's pending bytes have grown so much that its peer must not be read.
-    pub fn blocked(&mut self, conn: ConnId) {
-        match conn {
-            ConnId::Client(slot) => {
-                let Some(c) = self.clients.get_mut(slot as usize) else {
-                    return;
-                };
-                c.blocked = true;
-                if let State::Seated { server } = c.state {
-                    self.out.push_back(Output::Pause(ConnId::Server(server)));
-                }
-            }
-            ConnId::Server(slot) => {
-                let Some(s) = self.servers.get_mut(slot as usize) else {
-                    return;
-                };
-                s.blocked = true;
-                if let ServerState::Seated { client } = s.state {
-                    self.out.push_back(Output::Pause(ConnId::Client(client)));
-                }
-            }
-            ConnId::Cancel(_) => {}
-        }
-    }
-
-    /// Everything that was pending for a connection has been sent.
-    pub fn drained(&mut self, conn: ConnId) {
-        match conn {
-            ConnId::Client(slot) => {
-                let Some(c) = self.clients.get_mut(slot as usize) else {
-                    return;
-                };
-                c.blocked = false;
-                if let State::Seated { server } = c.state {
-                    self.out.push_back(Output::Resume(ConnId::Server(server)));
-                }
-            }
-            ConnId::Server(slot) => {
-                let Some(s) = self.servers.get_mut(slot as usize) else {
-                    return;
-                };
-                s.blocked = false;
-                if let ServerState::Seated { client } = s.state {
-                    self.out.push_back(Output::Resume(ConnId::Client(client)));
-                    self.part_if_done(client);
-                }
-            }
-            ConnId::Cancel(_) => {}
         }
     }
 }
