@@ -121,13 +121,16 @@ mod tests {
         folder
     }
 
-    /// A process of the account that works in the folder.
-    fn member(account: &Account, guard: &Guard, script: &str) -> Child {
+    /// A process of the account that works in the folder: a shell of this name.
+    fn member(account: &Account, guard: &Guard, name: &str, script: &str) -> Child {
         let inner = guard.folder().join("1");
         fs::create_dir(&inner).unwrap();
         account.own(&inner).unwrap();
-        let mut command = account.command("sh");
-        command.args(["-c", script]).current_dir(&inner).stdout(Stdio::piped());
+        // Beside the folder, because it is to be running when that is removed.
+        let shell = guard.folder().with_file_name(name);
+        fs::copy("/bin/sh", &shell).unwrap();
+        let mut command = account.command(&shell);
+        command.args(["-c", script]).current_dir(&inner).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -168,7 +171,7 @@ mod tests {
         let guard = Guard::start(&account, base.path()).unwrap();
         let folder = guard.folder().to_path_buf();
         let script = "trap '' QUIT; echo runs; while :; do mkdir -p ../2/$((i % 50)); i=$((i + 1)); done";
-        let mut child = member(&account, &guard, script);
+        let mut child = member(&account, &guard, "postgres", script);
         guard.finish().unwrap();
         assert!(!folder.exists());
         assert!(child.wait().unwrap().code().is_none(), "it was not killed");
@@ -192,13 +195,27 @@ mod tests {
         other.wait().unwrap();
     }
 
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn somebody_who_looks_at_the_folder_is_left_alone() {
+        let (base, account) = (base(), server_account());
+        let guard = Guard::start(&account, base.path()).unwrap();
+        let folder = guard.folder().to_path_buf();
+        let mut child = member(&account, &guard, "looker", "echo runs; read line");
+        guard.finish().unwrap();
+        assert!(!folder.exists());
+        assert!(child.try_wait().unwrap().is_none(), "it was ended");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
     /// A child that has ended and was not waited for has no folder any more and does not hold the guard up.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_zombie_does_not_hold_it_up() {
         let (base, account) = (base(), server_account());
         let guard = Guard::start(&account, base.path()).unwrap();
-        let mut child = member(&account, &guard, "echo runs");
+        let mut child = member(&account, &guard, "postgres", "echo runs");
         fs::write(guard.folder().join("1/postmaster.pid"), child.id().to_string()).unwrap();
         guard.finish().unwrap();
         assert!(child.wait().unwrap().success());

@@ -10,9 +10,14 @@ while read -r _; do :; done
 
 if [ -e /proc/self/cwd ]; then
     # The processes that work in the folder: postmasters, their backends, the helpers of initdb. A number in a lock file would
-    # not do: it may belong to somebody else by now, or to a process that has ended and was not waited for yet.
+    # not do: it may belong to somebody else by now, or to a process that has ended and was not waited for yet. Somebody's
+    # shell may look at the folder; it is left alone.
     members() {
-        ls -l /proc/[0-9]*/cwd | grep -F -- " -> $1/" | sed 's|^.*/proc/\([0-9]*\)/cwd -> .*$|\1|'
+        ls -l /proc/[0-9]*/cwd | grep -F -- " -> $1/" | sed 's|^.*/proc/\([0-9]*\)/cwd -> .*$|\1|' | while read -r pid; do
+            case $(readlink "/proc/$pid/exe") in
+            */postgres | */"postgres (deleted)") echo "$pid" ;;
+            esac
+        done
     }
 else
     members() {

@@ -329,3 +329,130 @@ fn own_messages<Data>(state: ConnectionState<'_, '_, Data>, out: &mut Sealed) ->
         _ => Err(rustls::Error::General("unexpected state of TLS".into())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, RngCore, SeedableRng};
+    use rustls::RootCertStore;
+
+    fn pair(out: &mut Sealed) -> (Session, Session) {
+        let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let key = rustls_pki_types::PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let server = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key)
+            .unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(own.cert.der().clone()).unwrap();
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let ours = Session::to_client(&Arc::new(server), false).unwrap();
+        (ours, Session::to_server(&Arc::new(client), name, false, out).unwrap())
+    }
+
+    /// As the driver does it: a piece of the wire behind what was kept. What is opened is appended to `plain`.
+    fn feed(session: &mut Session, piece: &[u8], plain: &mut Vec<u8>, out: &mut Sealed) -> Result<bool, rustls::Error> {
+        let mut incoming = std::mem::take(&mut session.held);
+        incoming.extend_from_slice(piece);
+        let mut room = vec![0; incoming.len()];
+        let opened = session.open(&mut incoming, &mut room, out)?;
+        session.held = incoming.split_off(opened.used);
+        plain.extend_from_slice(&room[..opened.plain]);
+        Ok(opened.ended)
+    }
+
+    /// Moves what is on the wires in pieces of any length until both are empty. Have both sides ended?
+    fn exchange(
+        random: &mut StdRng,
+        sides: &mut [Session; 2],
+        wires: &mut [Vec<u8>; 2],
+        plain: &mut [Vec<u8>; 2],
+    ) -> bool {
+        let mut ended = [false; 2];
+        let mut out = Sealed::default();
+        while wires.iter().any(|wire| !wire.is_empty()) {
+            let to = random.random_range(0..2);
+            let longest = [1, 7, 300, 65536][random.random_range(0..4)];
+            let rest = wires[to].split_off(wires[to].len().min(random.random_range(1..=longest)));
+            let piece = std::mem::replace(&mut wires[to], rest);
+            if piece.is_empty() {
+                continue;
+            }
+            out.clear();
+            ended[to] |= feed(&mut sides[to], &piece, &mut plain[to], &mut out).unwrap();
+            wires[1 - to].extend_from_slice(out.as_slice());
+        }
+        ended == [true; 2]
+    }
+
+    #[test]
+    fn any_split_of_the_wire_gives_the_same() {
+        for seed in 0..30 {
+            let mut random = StdRng::seed_from_u64(seed);
+            let mut out = Sealed::default();
+            let (ours, theirs) = pair(&mut out);
+            let mut sides = [ours, theirs];
+            // The wire to each side, and what it has read.
+            let mut wires = [out.as_slice().to_vec(), Vec::new()];
+            let mut plain = [Vec::new(), Vec::new()];
+            exchange(&mut random, &mut sides, &mut wires, &mut plain);
+            assert!(sides.iter_mut().all(Session::has_become_established));
+            let mut sent = [Vec::new(), Vec::new()];
+            for _ in 0..6 {
+                let from = random.random_range(0..2);
+                let mut message = vec![0; [1, 100, 16 * 1024, 200_000][random.random_range(0..4)]];
+                random.fill_bytes(&mut message);
+                out.clear();
+                sides[from].seal(&message, &mut out).unwrap();
+                wires[1 - from].extend_from_slice(out.as_slice());
+                sent[1 - from].extend_from_slice(&message);
+            }
+            for from in 0..2 {
+                out.clear();
+                sides[from].close(&mut out).unwrap();
+                wires[1 - from].extend_from_slice(out.as_slice());
+            }
+            assert!(exchange(&mut random, &mut sides, &mut wires, &mut plain), "both have said that they end");
+            assert!(plain == sent, "seed {seed}");
+            assert!(sides.iter().all(|side| side.held.is_empty()));
+        }
+    }
+
+    #[test]
+    fn noise_ends_it_and_nothing_can_be_said_after() {
+        for seed in 0..200 {
+            let mut random = StdRng::seed_from_u64(seed);
+            let mut out = Sealed::default();
+            let (mut ours, mut theirs) = pair(&mut out);
+            let mut greeting = out.as_slice().to_vec();
+            if seed % 2 == 0 {
+                random.fill_bytes(&mut greeting);
+            } else {
+                let at = random.random_range(0..greeting.len());
+                greeting[at] ^= 1 << random.random_range(0..8);
+            }
+            let mut plain = Vec::new();
+            for _ in 0..4 {
+                out.clear();
+                if feed(&mut ours, &greeting, &mut plain, &mut out).is_err() {
+                    assert!(ours.seal(b"x", &mut out).is_err() && ours.close(&mut out).is_err());
+                }
+                // Whatever came of it, the other side gets it, and more noise.
+                let answer = out.as_slice().to_vec();
+                let _ = feed(&mut theirs, &answer, &mut plain, &mut out);
+                let _ = feed(&mut theirs, &greeting, &mut plain, &mut out);
+                random.fill_bytes(&mut greeting);
+            }
+            assert!(plain.is_empty());
+        }
+    }
+}
