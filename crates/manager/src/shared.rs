@@ -9,7 +9,7 @@ use pgusher_pool::Pool;
 use pgusher_session::Settings;
 use pgusher_session::settings::{Interned, Interner};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use crate::upstream::{ServerAddress, Upstream};
@@ -38,6 +38,21 @@ pub struct PoolEntry {
     pub refused: AtomicBool,
     /// When a client has asked for it last, in no unit.
     wanted: AtomicU64,
+    /// Counts the changes of the database's catalogs that were seen; shared by the pools of a database.
+    catalog: Arc<AtomicU32>,
+}
+
+impl PoolEntry {
+    /// Changes with each change of the database's catalogs that is known.
+    #[inline]
+    pub fn catalog_version(&self) -> u32 {
+        self.catalog.load(Ordering::Relaxed)
+    }
+
+    /// The database's catalogs have changed: statements that were parsed before may have to be parsed again.
+    pub fn catalog_changed(&self) {
+        self.catalog.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// A role and a database.
@@ -66,6 +81,8 @@ pub struct Shared {
     pub no_settings: Interned,
     /// For users that do not exist.
     pub mock: MockSecret,
+    /// For the names of prepared statements on servers.
+    pub secret: [u8; 16],
     /// Connected clients of all workers.
     pub clients: AtomicUsize,
     /// Cancel requests under way.
@@ -94,6 +111,7 @@ impl Shared {
             interner,
             no_settings,
             mock,
+            secret: rand::random(),
             clients: AtomicUsize::new(0),
             cancels: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
@@ -139,6 +157,11 @@ impl Shared {
             welcome: ArcSwapOption::empty(),
             refused: AtomicBool::new(false),
             wanted: AtomicU64::new(self.turns.fetch_add(1, Ordering::Relaxed)),
+            catalog: pools
+                .get(database)
+                .and_then(|users| users.values().next())
+                .map(|pool| pool.catalog.clone())
+                .unwrap_or_default(),
         });
         pools.entry(database.into()).or_default().insert(user.into(), pool.clone());
         all.push(pool.clone());

@@ -9,6 +9,11 @@
 //! * After an error in one of those, the server discards everything up to the next Sync, a Query included.
 //! * While the server reads COPY data it ignores Sync and Flush; outside of that it ignores CopyData, CopyDone and CopyFail.
 //!
+//! Some messages are not the client's: a Parse put in front of its Bind, a Close that makes room. And some of the client's are
+//! never sent: a Parse of a statement that the server has already. Both are booked as [marks](Ledger::marked), in their place
+//! among the others, so that replies are swallowed and given where they belong. What became of each mark, in the order in
+//! which they were booked, is told by [`Ledger::events`].
+//!
 //! The ledger knows nothing of clients or sockets, and never looks into a body.
 
 use pgusher_wire::{TxStatus, backend, frontend};
@@ -25,6 +30,52 @@ enum Entry {
     Sync,
     /// So many CopyDone or CopyFail that were sent before the server said that it reads COPY data. They owe nothing.
     CopyEnd(u32),
+    /// A Parse or Close with a mark.
+    Marked(Mark),
+}
+
+/// What is special about a Parse or Close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// The client's, sent to the server; its end is to be told.
+    Passed,
+    /// Our own, sent to the server: the client does not see the reply. It does see the error.
+    Own,
+    /// The client's, not sent to the server: we give the reply.
+    Given(Given),
+}
+
+/// A reply that the server is not asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// ParseComplete.
+    Parse,
+    /// CloseComplete.
+    Close,
+}
+
+/// What became of a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The server has done it.
+    Done,
+    /// Its reply goes to the client now, in front of the server's message.
+    Give(Given),
+    /// It failed.
+    Failed,
+    /// It was discarded because of an error in front of it.
+    Undone,
+}
+
+/// Whose a reply is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The client's.
+    Pass,
+    /// The client's, and there are [events](Ledger::events) to be looked at first.
+    PassWithEvents,
+    /// Nobody's but ours; there are events.
+    Swallow,
 }
 
 /// A reply that nothing was booked for. The stream cannot be trusted any longer.
@@ -49,6 +100,8 @@ pub struct Ledger {
     uncertain_syncs: u32,
     /// One of those was sent and COPY failed: which of the two happened can't be known.
     doubt: bool,
+    /// What became of marks since the caller last looked.
+    events: Vec<Event>,
 }
 
 impl Default for Ledger {
@@ -61,6 +114,7 @@ impl Default for Ledger {
             copy_in: false,
             uncertain_syncs: 0,
             doubt: false,
+            events: Vec::new(),
         }
     }
 }
@@ -105,6 +159,35 @@ impl Ledger {
     #[inline]
     pub fn len(&self) -> usize {
         self.owed.len()
+    }
+
+    /// The server discards what it is sent, up to a Sync that has not been sent yet.
+    #[inline]
+    pub fn is_discarding(&self) -> bool {
+        self.discarding
+    }
+
+    /// Books a Parse or Close with a mark. Not to be called while the server [discards](Self::is_discarding).
+    pub fn marked(&mut self, mark: Mark) {
+        self.copy_is_over();
+        self.batch_open = true;
+        self.owed.push_back(Entry::Marked(mark));
+    }
+
+    /// What became of marks, oldest first; the list is the caller's to empty.
+    #[inline]
+    pub fn events(&mut self) -> &mut Vec<Event> {
+        &mut self.events
+    }
+
+    /// Nothing is owed but replies that we give: they need not wait for the server. They are in [`events`](Self::events) then.
+    #[inline]
+    pub fn give_the_rest(&mut self) {
+        if matches!(self.owed.front(), Some(Entry::Marked(Mark::Given(_))))
+            && self.owed.iter().all(|e| matches!(e, Entry::Marked(Mark::Given(_))))
+        {
+            self.give();
+        }
     }
 
     /// Is nothing owed?
@@ -172,20 +255,24 @@ impl Ledger {
     /// Nothing was booked that this reply could belong to: close the connection. In doubt, when the ledger does not know how
     /// many ReadyForQuery are owed, any reply is taken: the connection stays with its client then.
     #[inline]
-    pub fn received(&mut self, tag: u8, status: TxStatus) -> Result<(), Unexpected> {
-        let settled = self.settle(tag, status);
-        if settled.is_err() && self.doubt { Ok(()) } else { settled }
+    pub fn received(&mut self, tag: u8, status: TxStatus) -> Result<Verdict, Unexpected> {
+        match self.settle(tag, status) {
+            Err(unexpected) if !self.doubt => Err(unexpected),
+            Ok(Verdict::Pass) | Err(_) if self.events.is_empty() => Ok(Verdict::Pass),
+            Ok(Verdict::Swallow) => Ok(Verdict::Swallow),
+            _ => Ok(Verdict::PassWithEvents),
+        }
     }
 
     #[inline]
-    fn settle(&mut self, tag: u8, status: TxStatus) -> Result<(), Unexpected> {
+    fn settle(&mut self, tag: u8, status: TxStatus) -> Result<Verdict, Unexpected> {
         match tag {
             backend::DATA_ROW | backend::COPY_DATA => {
-                if self.owed.is_empty() {
+                if self.front().is_none() {
                     return Err(Unexpected { tag });
                 }
             }
-            backend::READY_FOR_QUERY => return self.ready(status),
+            backend::READY_FOR_QUERY => self.ready(status)?,
             backend::COMMAND_COMPLETE | backend::ROW_DESCRIPTION | backend::EMPTY_QUERY => {
                 if tag == backend::COMMAND_COMPLETE {
                     self.uncertain_syncs = 0;
@@ -196,16 +283,24 @@ impl Ledger {
                     _ => return Err(Unexpected { tag }),
                 }
             }
-            backend::PARSE_COMPLETE
-            | backend::BIND_COMPLETE
-            | backend::CLOSE_COMPLETE
-            | backend::NO_DATA
-            | backend::PORTAL_SUSPENDED => match self.front() {
+            backend::PARSE_COMPLETE | backend::CLOSE_COMPLETE => match self.front() {
+                Some(Entry::Extended(_)) => self.complete_one(),
+                Some(Entry::Marked(mark)) => {
+                    self.owed.pop_front();
+                    self.skip_copy_ends();
+                    self.events.push(Event::Done);
+                    if mark == Mark::Own {
+                        return Ok(Verdict::Swallow);
+                    }
+                }
+                _ => return Err(Unexpected { tag }),
+            },
+            backend::BIND_COMPLETE | backend::NO_DATA | backend::PORTAL_SUSPENDED => match self.front() {
                 Some(Entry::Extended(_)) => self.complete_one(),
                 _ => return Err(Unexpected { tag }),
             },
             backend::ERROR_RESPONSE => self.failed(),
-            backend::COPY_IN => return self.copy_began(),
+            backend::COPY_IN => self.copy_began()?,
             backend::COPY_BOTH => {
                 // Replication: both sides send until one of them ends the connection.
                 self.doubt = true;
@@ -215,22 +310,40 @@ impl Ledger {
             | backend::COPY_OUT
             | backend::COPY_DONE
             | backend::FUNCTION_CALL_RESPONSE => {
-                if self.owed.is_empty() {
+                if self.front().is_none() {
                     return Err(Unexpected { tag });
                 }
             }
             _ => return Err(Unexpected { tag }),
         }
-        Ok(())
+        Ok(Verdict::Pass)
     }
 
-    /// The entry that the next reply belongs to.
+    /// The entry that the reply at hand belongs to. What we give in front of it is given now.
     #[inline]
     fn front(&mut self) -> Option<Entry> {
+        loop {
+            match self.owed.front() {
+                Some(Entry::CopyEnd(_)) => self.skip_copy_ends(),
+                Some(Entry::Marked(Mark::Given(_))) => self.give(),
+                front => return front.copied(),
+            }
+        }
+    }
+
+    /// A CopyEnd owes nothing; left at the front it would keep the connection from being clean.
+    #[inline]
+    fn skip_copy_ends(&mut self) {
         while matches!(self.owed.front(), Some(Entry::CopyEnd(_))) {
             self.owed.pop_front();
         }
-        self.owed.front().copied()
+    }
+
+    fn give(&mut self) {
+        while let Some(Entry::Marked(Mark::Given(given))) = self.owed.front() {
+            self.events.push(Event::Give(*given));
+            self.owed.pop_front();
+        }
     }
 
     #[inline]
@@ -241,8 +354,7 @@ impl Ledger {
                 self.owed.pop_front();
             }
         }
-        // A CopyEnd owes nothing; left at the front it would keep the connection from being clean.
-        self.front();
+        self.skip_copy_ends();
     }
 
     #[inline]
@@ -250,7 +362,7 @@ impl Ledger {
         match self.front() {
             Some(Entry::Query | Entry::Sync) => {
                 self.owed.pop_front();
-                self.front();
+                self.skip_copy_ends();
             }
             _ if self.doubt => self.discarding = false,
             _ => return Err(Unexpected { tag: backend::READY_FOR_QUERY }),
@@ -265,12 +377,27 @@ impl Ledger {
             self.doubt = true;
         }
         self.copy_in = false;
-        if !matches!(self.front(), Some(Entry::Extended(_))) {
-            return;
+        self.skip_copy_ends();
+        if self.status == TxStatus::Failed {
+            // In a failed transaction the server would have refused the Parse itself, and not only the Bind behind it.
+            while let Some(Entry::Marked(Mark::Given(Given::Parse))) = self.owed.front() {
+                self.owed.pop_front();
+                self.events.push(Event::Failed);
+            }
+        }
+        match self.front() {
+            Some(Entry::Marked(_)) => {
+                self.owed.pop_front();
+                self.events.push(Event::Failed);
+            }
+            Some(Entry::Extended(_)) => {}
+            _ => return,
         }
         while let Some(entry) = self.owed.front() {
-            if *entry == Entry::Sync {
-                return;
+            match entry {
+                Entry::Sync => return,
+                Entry::Marked(_) => self.events.push(Event::Undone),
+                Entry::Extended(_) | Entry::Query | Entry::CopyEnd(_) => {}
             }
             self.owed.pop_front();
         }
@@ -300,7 +427,7 @@ impl Ledger {
                     }
                     self.copy_in = false;
                 }
-                Some(Entry::Query | Entry::Extended(_)) => self.copy_in = false,
+                Some(Entry::Query | Entry::Extended(_) | Entry::Marked(_)) => self.copy_in = false,
                 None => break,
             }
         }

@@ -1,10 +1,11 @@
-//! One logical session as the manager sees it, without I/O: what the server still owes ([`ledger`]), and which values the
+//! One logical session as the manager sees it, without I/O: what the server still owes ([`ledger`]), which values the
 //! session's settings have ([`settings`]).
 //!
 //! The session keeps the truth; a physical connection is made to agree with it before it is used.
 
 pub mod ledger;
 pub mod settings;
+pub mod statements;
 
 pub use ledger::Ledger;
 pub use settings::Settings;

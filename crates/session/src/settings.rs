@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Startup parameters that are no settings (src/backend/tcop/backend_startup.c, ProcessStartupPacket).
@@ -14,6 +15,8 @@ const NOT_SETTINGS: [&[u8]; 4] = [b"user", b"database", b"options", b"replicatio
 #[derive(Debug, Default, Clone, PartialEq, Eq, Hash)]
 pub struct Settings {
     values: Box<[(Box<str>, Box<str>)]>,
+    /// See [`Settings::planning`].
+    planning: u64,
 }
 
 /// Why a startup packet's settings are refused.
@@ -80,7 +83,8 @@ impl Settings {
             }
         }
         values.sort_by_key(|(name, _)| name.to_ascii_lowercase());
-        Ok(Self { values: values.into() })
+        let planning = planning(&values);
+        Ok(Self { values: values.into(), planning })
     }
 
     /// Names and values in order of name.
@@ -91,6 +95,12 @@ impl Settings {
     /// The value of `name`.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// Equal for sets under which the server parses and plans a statement alike; 0 if there is nothing that matters to it.
+    #[inline]
+    pub fn planning(&self) -> u64 {
+        self.planning
     }
 
     /// Are there none?
@@ -124,6 +134,32 @@ impl Settings {
         }
         sql
     }
+}
+
+/// Settings that have no part in what a statement means or how it is planned. All others are taken to have one.
+const NOT_PLANNING: [&str; 9] = [
+    "application_name",
+    "client_connection_check_interval",
+    "client_min_messages",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "lock_timeout",
+    "log_min_duration_statement",
+    "statement_timeout",
+    "transaction_timeout",
+];
+
+fn planning(values: &[(Box<str>, Box<str>)]) -> u64 {
+    let mut hasher = siphasher::sip::SipHasher13::new();
+    let mut any = false;
+    for (name, value) in values {
+        let name = name.to_ascii_lowercase();
+        if !NOT_PLANNING.contains(&&*name) {
+            any = true;
+            (name, value).hash(&mut hasher);
+        }
+    }
+    if any { hasher.finish() } else { 0 }
 }
 
 /// A setting's name in RESET: each part quoted, because the parts of a placeholder's name may be any identifier.

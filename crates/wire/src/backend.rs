@@ -22,10 +22,14 @@ pub const COMMAND_COMPLETE: u8 = b'C';
 pub const EMPTY_QUERY: u8 = b'I';
 /// ParseComplete.
 pub const PARSE_COMPLETE: u8 = b'1';
+/// A whole ParseComplete message.
+pub const PARSE_COMPLETE_BYTES: [u8; 5] = [PARSE_COMPLETE, 0, 0, 0, 4];
 /// BindComplete.
 pub const BIND_COMPLETE: u8 = b'2';
 /// CloseComplete.
 pub const CLOSE_COMPLETE: u8 = b'3';
+/// A whole CloseComplete message.
+pub const CLOSE_COMPLETE_BYTES: [u8; 5] = [CLOSE_COMPLETE, 0, 0, 0, 4];
 /// NoData.
 pub const NO_DATA: u8 = b'n';
 /// PortalSuspended.

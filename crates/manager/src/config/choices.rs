@@ -22,6 +22,18 @@ impl PoolMode {
     }
 }
 
+/// Which unnamed statements, of those that come again, a server keeps prepared. Named ones are kept in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StatementReuse {
+    /// All; the server decides between generic and custom plans as for any prepared statement.
+    On,
+    /// None.
+    Off,
+    /// All, and each execution is planned for its parameters (plan_cache_mode = force_custom_plan).
+    CustomPlans,
+}
+
 /// How clients prove their identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]

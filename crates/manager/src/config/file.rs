@@ -1,6 +1,6 @@
 //! The TOML file as it is written.
 
-use super::{AuthMethod, PoolMode, Timeouts};
+use super::{AuthMethod, PoolMode, StatementReuse, Timeouts};
 use crate::tls::ClientTlsOptions;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ pub(super) struct File {
     pub(super) pool_size: Option<usize>,
     pub(super) min_pool_size: Option<usize>,
     pub(super) pool_mode: Option<PoolMode>,
+    pub(super) statement_reuse: Option<StatementReuse>,
+    pub(super) statements_per_server: Option<usize>,
     pub(super) max_clients: Option<usize>,
     pub(super) max_pools: Option<usize>,
     pub(super) max_cancels: Option<usize>,

@@ -8,7 +8,7 @@ mod file;
 mod server;
 mod timeouts;
 
-pub use choices::{AuthMethod, Listen, PoolMode};
+pub use choices::{AuthMethod, Listen, PoolMode, StatementReuse};
 pub use server::Server;
 pub use timeouts::Timeouts;
 
@@ -83,6 +83,10 @@ pub struct Config {
     pub min_pool_size: Option<usize>,
     /// When a client gives its physical connection back.
     pub pool_mode: PoolMode,
+    /// Which statements servers keep for later.
+    pub statement_reuse: StatementReuse,
+    /// Prepared statements that a server keeps, about.
+    pub statements_per_server: usize,
     /// Clients at most.
     pub max_clients: usize,
     /// Pools at most.
@@ -186,6 +190,8 @@ impl Config {
             workers,
             pool_size,
             min_pool_size,
+            statement_reuse: file.statement_reuse.unwrap_or(StatementReuse::On),
+            statements_per_server: file.statements_per_server.unwrap_or(500).max(1),
             pool_mode: overrides.pool_mode.or(file.pool_mode).unwrap_or(PoolMode::Transaction),
             max_clients: file.max_clients.unwrap_or(20_000),
             max_pools: file.max_pools.unwrap_or(1_000),

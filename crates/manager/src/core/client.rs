@@ -7,6 +7,7 @@ use crate::shared::PoolEntry;
 use pgusher_auth::{ServerExchange, StoredSecret, md5::Md5Hash};
 use pgusher_pool::{Micros, Seat, Ticket};
 use pgusher_session::settings::{Interned, Settings};
+use pgusher_session::statements::{Own, Unnamed};
 use pgusher_wire::scan::Scanner;
 use pgusher_wire::startup::{Startup, Version};
 use pgusher_wire::{Report, TxStatus, backend, sqlstate};
@@ -101,14 +102,22 @@ pub struct Client {
     pub(super) blocked: bool,
     /// It has sent more than the server has answered, and is not read meanwhile.
     pub(super) ahead: bool,
-    /// The unnamed statement of the server that it has is its own.
-    pub(super) parsed: bool,
-    /// It has parsed an unnamed statement and not executed anything since.
-    pub(super) unexecuted: bool,
+    /// Its prepared statements, once it has had any.
+    pub(super) own: Option<Box<Own>>,
+    /// A message waits for the replies to those before it.
+    pub(super) settling: bool,
     /// What it sends is ignored for a while.
     pub(super) discard: Discard,
     /// It has asked to cancel a statement that waits for settings to be put on its server.
     pub(super) cancelled: bool,
+}
+
+impl Client {
+    /// Must it keep its server past the end of a transaction?
+    #[inline]
+    pub(super) fn keeps_server(&self) -> bool {
+        self.pin.is_some() || self.own.as_deref().is_some_and(|own| matches!(own.unnamed, Unnamed::There))
+    }
 }
 
 /// What only a client that logs in needs.
@@ -160,8 +169,8 @@ impl Core {
             })),
             blocked: false,
             ahead: false,
-            parsed: false,
-            unexecuted: false,
+            own: None,
+            settling: false,
             discard: Discard::Nothing,
             cancelled: false,
         };
@@ -191,7 +200,7 @@ impl Core {
                     // The login is over; what came with its last message is the first of the session.
                     if !rest.is_empty() {
                         let rest = rest.to_vec();
-                        self.session_bytes(slot, &rest, super::relay::Source::Copy);
+                        self.session_bytes(slot, &rest, super::flow::Source::Copy);
                     }
                     return;
                 }

@@ -26,6 +26,8 @@ pub enum ConnId {
 pub enum Bytes {
     /// A part of the buffer that was given to the core in the call just made.
     Input(Range<usize>),
+    /// A part of what [`Core::composed`](super::Core::composed) gives.
+    Composed(Range<usize>),
     /// Bytes of our own.
     Owned(Vec<u8>),
 }

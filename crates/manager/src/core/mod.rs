@@ -15,24 +15,31 @@
 //! passed in. Cores share nothing but the pools and immutable values in [`Shared`], and talk by [`Mail`].
 //!
 //! Rooms: `client` takes clients in, `login` asks them who they are, `server` logs in to servers, `relay` is the hot path
-//! between the two, `seat` joins clients and servers and parts them, `cancel` passes cancel requests on.
+//! between the two, `statements` carries prepared statements from server to server, `flow` lets bytes leave, `own` reads
+//! replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel` passes cancel requests on.
 
 mod cancel;
 mod client;
+mod flow;
 mod io;
 mod login;
+mod own;
 mod relay;
 mod seat;
 mod server;
+mod statements;
 
 pub use client::{Client, Origin};
 pub use io::{Bytes, ConnId, Mail, Output, Question};
 pub use server::Server;
 
+use crate::config::StatementReuse;
 use crate::shared::Shared;
 use cancel::Cancel;
 use pgusher_pool::{Closed, Micros, Seat, WorkerId};
+use pgusher_session::statements::Library;
 use slab::Slab;
+use statements::Sharing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,12 +63,28 @@ pub struct Core {
     /// Servers that are promised to clients of this worker. Each is seated in a turn of its own: one may lead to the next.
     gives: VecDeque<(Seat, Seat, Micros)>,
     draining: bool,
+    /// Clients' prepared statements are carried from server to server.
+    shares: bool,
+    sharing: Sharing,
+    library: Library,
+    /// What is to be sent instead of a message, or in front of it.
+    patch: Vec<u8>,
+    /// See [`Core::composed`].
+    composed: Vec<u8>,
 }
 
 impl Core {
     /// A worker without connections.
     pub fn new(me: WorkerId, shared: Arc<Shared>) -> Self {
+        let config = &shared.config;
+        let sharing =
+            Sharing { unnamed: config.statement_reuse != StatementReuse::Off, limit: config.statements_per_server };
         Self {
+            shares: !config.pool_mode.is_session(),
+            sharing,
+            library: Library::new(shared.secret),
+            patch: Vec::new(),
+            composed: Vec::new(),
             me,
             shared,
             now: Micros(0),

@@ -5,55 +5,39 @@
 
 use super::Core;
 use super::client::{Discard, Pin, State};
-use super::io::{Bytes, ConnId, Output};
+use super::flow::Source;
+use super::io::{ConnId, Output};
 use super::server::State as ServerState;
+use super::statements::Edit;
+use pgusher_session::ledger::Verdict;
 use pgusher_wire::scan::Scanner;
 use pgusher_wire::{Report, TxStatus, backend, frontend, sqlstate};
-use std::ops::Range;
-
-/// Where the bytes of a call are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    /// In the driver's buffer.
-    Input,
-    /// In a buffer of the core's: they are copied.
-    Copy,
-}
 
 /// A client's ledger may have this many open entries before it is not read any further.
 const MAX_LEDGER: usize = 4096;
 
-/// Bytes of a body that are looked at, of a client's messages: which statement they use.
+/// Bytes of a body that are looked at, of a client's messages.
 #[inline]
 fn client_need(tag: u8) -> usize {
     match tag {
-        frontend::PARSE => 1,
-        frontend::DESCRIBE => 2,
-        // The name of the portal, at its longest, and the first byte of the statement's.
-        frontend::BIND => 66,
+        // A text that is longer is not shared.
+        frontend::PARSE => 12 * 1024,
+        // Two names.
+        frontend::BIND | frontend::DESCRIBE | frontend::CLOSE => 512,
+        // Enough for DEALLOCATE and a name.
+        frontend::QUERY => 128,
         _ => 0,
-    }
-}
-
-/// Does this Bind or Describe use the unnamed statement?
-#[inline]
-fn uses_unnamed(tag: u8, body: &[u8]) -> bool {
-    match tag {
-        frontend::DESCRIBE => matches!(body, [b'S', 0, ..]),
-        frontend::BIND => {
-            let portal = body.iter().position(|b| *b == 0);
-            portal.is_some_and(|end| body.get(end + 1) == Some(&0))
-        }
-        _ => false,
     }
 }
 
 /// Bytes of a body that are looked at, of a server's messages.
 #[inline]
-fn server_need(tag: u8) -> usize {
+pub(super) fn server_need(tag: u8) -> usize {
     match tag {
         backend::READY_FOR_QUERY => 1,
         backend::COMMAND_COMPLETE => 16,
+        // Severity, its untranslated form, and the SQLSTATE.
+        backend::ERROR_RESPONSE => 64,
         _ => 0,
     }
 }
@@ -86,6 +70,7 @@ impl Core {
     pub(super) fn session_bytes(&mut self, slot: u32, buf: &[u8], source: Source) {
         let mut pos = 0;
         let mut run = 0;
+        let mut composed = self.begin_composing();
         loop {
             let Some(client) = self.clients.get_mut(slot as usize) else {
                 return;
@@ -132,50 +117,50 @@ impl Core {
                     }
                 }
             };
-            let Some(s) = self.servers.get_mut(server as usize) else {
-                return;
-            };
-            match head.tag {
-                frontend::QUERY => s.ledger.sent(head.tag),
+            let edit = match head.tag {
+                frontend::QUERY if self.shares => self.query_seen(slot, server, &head),
+                frontend::PARSE | frontend::BIND | frontend::DESCRIBE | frontend::CLOSE if self.shares => {
+                    self.translate(slot, server, &head)
+                }
                 frontend::TERMINATE => {
-                    self.forward(ConnId::Server(server), source, buf, run..head.start);
+                    self.forward(ConnId::Server(server), source, buf, run..head.start, composed);
                     return self.drop_client(slot);
                 }
-                frontend::PARSE => {
-                    s.ledger.sent(head.tag);
-                    if head.body.first().is_some_and(|b| *b != 0) {
-                        self.pin(slot, Pin::Prepared);
-                    } else if let Some(client) = self.clients.get_mut(slot as usize) {
-                        (client.parsed, client.unexecuted) = (true, true);
-                    }
-                }
+                frontend::COPY_DATA => Edit::Keep,
                 frontend::SYNC => {
-                    s.ledger.sent(head.tag);
-                    // It was prepared for later: the server is kept, because another client would replace the statement.
-                    if self.clients.get(slot as usize).is_some_and(|c| c.unexecuted) {
-                        self.pin(slot, Pin::Prepared);
+                    if let Some(s) = self.servers.get_mut(server as usize) {
+                        s.ledger.sent(head.tag);
+                        s.shelf.synced();
                     }
+                    Edit::Keep
                 }
-                frontend::BIND | frontend::DESCRIBE if uses_unnamed(head.tag, head.body) => {
-                    s.ledger.sent(head.tag);
-                    if self.clients.get(slot as usize).is_some_and(|c| !c.parsed) {
-                        let report = Report::fatal("26000", "unnamed prepared statement does not exist")
-                            .detail("In transaction pooling the unnamed statement ends with its transaction.")
-                            .hint("Parse it in the same batch, give it a name, or use session pooling.");
-                        return self.refuse(slot, &report);
+                tag if is_request(tag) || matches!(tag, frontend::COPY_DONE | frontend::COPY_FAIL) => {
+                    if let Some(s) = self.servers.get_mut(server as usize) {
+                        s.ledger.sent(tag);
                     }
+                    Edit::Keep
                 }
-                frontend::EXECUTE => {
-                    s.ledger.sent(head.tag);
-                    if let Some(client) = self.clients.get_mut(slot as usize) {
-                        client.unexecuted = false;
-                    }
-                }
-                tag if is_request(tag) => s.ledger.sent(tag),
-                frontend::COPY_DATA => {}
-                frontend::COPY_DONE | frontend::COPY_FAIL => s.ledger.sent(head.tag),
                 tag => {
                     return self.bad_client(slot, &format!("invalid frontend message type {tag}"));
+                }
+            };
+            if edit == Edit::Wait {
+                let begin = head.start;
+                if let Some(client) = self.clients.get_mut(slot as usize) {
+                    client.scanner = Scanner::new();
+                    client.settling = true;
+                    client.pending.splice(0..0, buf.get(begin..).unwrap_or_default().iter().copied());
+                }
+                self.out.push_back(Output::Pause(ConnId::Client(slot)));
+                self.forward(ConnId::Server(server), source, buf, run..begin, composed);
+                return self.sent(slot, server);
+            }
+            if let Edit::Replace(n) = edit {
+                if n > 0 || !self.patch.is_empty() {
+                    composed.get_or_insert(self.composed.len());
+                    self.composed.extend_from_slice(buf.get(run..head.start).unwrap_or_default());
+                    self.composed.append(&mut self.patch);
+                    run = head.start + n;
                 }
             }
         }
@@ -188,8 +173,14 @@ impl Core {
         let State::Seated { server } = client.state else {
             return;
         };
-        self.forward(ConnId::Server(server), source, buf, run..pos);
-        let Some(s) = self.servers.get(server as usize) else {
+        self.forward(ConnId::Server(server), source, buf, run..pos, composed);
+        self.sent(slot, server);
+    }
+
+    /// A client's messages have been forwarded.
+    #[inline]
+    fn sent(&mut self, slot: u32, server: u32) {
+        let Some(s) = self.servers.get_mut(server as usize) else {
             return;
         };
         if s.ledger.len() > MAX_LEDGER {
@@ -204,6 +195,13 @@ impl Core {
         } else if s.ledger.is_empty() {
             // Only what the server ignores was sent.
             self.part_if_done(slot);
+        } else if s.scanner.at_boundary() {
+            s.ledger.give_the_rest();
+            if !s.ledger.events().is_empty() {
+                let mut given = Vec::new();
+                self.marks_settled(slot, server, &mut given);
+                self.send(ConnId::Client(slot), given);
+            }
         }
     }
 
@@ -226,18 +224,6 @@ impl Core {
         } else if is_request(tag) && tag != frontend::FLUSH {
             client.discard = Discard::UntilSync;
         }
-    }
-
-    #[inline]
-    fn forward(&mut self, to: ConnId, source: Source, buf: &[u8], range: Range<usize>) {
-        if range.is_empty() {
-            return;
-        }
-        let bytes = match source {
-            Source::Input => Bytes::Input(range),
-            Source::Copy => Bytes::Owned(buf.get(range).unwrap_or_default().to_vec()),
-        };
-        self.out.push_back(Output::Send { to, bytes });
     }
 
     fn bad_client(&mut self, slot: u32, what: &str) {
@@ -264,149 +250,129 @@ impl Core {
     }
 
     fn relay(&mut self, slot: u32, client: u32, buf: &[u8]) {
-        let Some(server) = self.servers.get_mut(slot as usize) else {
-            return;
-        };
         let mut pos = 0;
-        let mut pin = None;
+        let mut run = 0;
+        let mut composed = self.begin_composing();
         loop {
+            let Some(server) = self.servers.get_mut(slot as usize) else {
+                return;
+            };
             let head = match server.scanner.next(buf, &mut pos, server_need) {
                 Ok(Some(head)) => head,
                 Ok(None) => break,
                 Err(_) => return self.broken_server(slot),
             };
             let mut status = TxStatus::Idle;
-            match head.tag {
-                backend::READY_FOR_QUERY => match head.body.first().and_then(|b| TxStatus::from_byte(*b)) {
+            if head.tag == backend::READY_FOR_QUERY {
+                match head.body.first().and_then(|b| TxStatus::from_byte(*b)) {
                     Some(s) => status = s,
                     None => return self.broken_server(slot),
-                },
-                backend::COMMAND_COMPLETE => pin = pin.or(pin_of(head.body)),
+                }
+            }
+            let verdict = match server.ledger.received(head.tag, status) {
+                Ok(verdict) => verdict,
+                Err(_) => return self.broken_server(slot),
+            };
+            match head.tag {
+                backend::COMMAND_COMPLETE => self.command_complete(client, slot, head.body),
+                backend::ERROR_RESPONSE => self.error_seen(slot, head.body),
+                backend::READY_FOR_QUERY if status == TxStatus::Idle && server.changed_catalog => {
+                    // Others can see the change only now.
+                    server.changed_catalog = false;
+                    server.pool.catalog_changed();
+                }
                 _ => {}
             }
-            if server.ledger.received(head.tag, status).is_err() {
-                return self.broken_server(slot);
+            if verdict != Verdict::Pass {
+                let mut given = std::mem::take(&mut self.patch);
+                self.marks_settled(client, slot, &mut given);
+                if !given.is_empty() || verdict == Verdict::Swallow {
+                    composed.get_or_insert(self.composed.len());
+                    self.composed.extend_from_slice(buf.get(run..head.start).unwrap_or_default());
+                    self.composed.append(&mut given);
+                    run = if verdict == Verdict::Swallow { pos } else { head.start };
+                }
+                self.patch = given;
             }
         }
+        let Some(server) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
         if let Some(tail) = buf.get(pos..).filter(|t| !t.is_empty()) {
             server.held = tail.to_vec();
         }
         let short = server.ledger.len() < MAX_LEDGER / 2;
-        self.forward(ConnId::Client(client), Source::Input, buf, 0..pos);
-        if let Some(pin) = pin {
-            self.pin(client, pin);
+        if server.scanner.at_boundary() {
+            server.ledger.give_the_rest();
+            if !server.ledger.events().is_empty() {
+                composed.get_or_insert(self.composed.len());
+                self.composed.extend_from_slice(buf.get(run..pos).unwrap_or_default());
+                run = pos;
+                let mut composed = std::mem::take(&mut self.composed);
+                self.marks_settled(client, slot, &mut composed);
+                self.composed = composed;
+            }
         }
+        self.forward(ConnId::Client(client), Source::Input, buf, run..pos, composed);
         if short {
             if let Some(c) = self.clients.get_mut(client as usize).filter(|c| c.ahead) {
                 c.ahead = false;
                 self.out.push_back(Output::Resume(ConnId::Client(client)));
             }
         }
+        if self.clients.get(client as usize).is_some_and(|c| c.settling) {
+            self.settled(slot, client);
+        }
         self.part_if_done(client);
     }
 
-    /// Replies to statements of our own: they are consumed, and only changed settings are passed on.
-    fn own_replies(&mut self, slot: u32, buf: &[u8]) {
-        let mut pos = 0;
-        loop {
-            let Some(server) = self.servers.get_mut(slot as usize) else {
-                return;
-            };
-            let need = |tag| match tag {
-                backend::ERROR_RESPONSE | backend::PARAMETER_STATUS => 8 * 1024,
-                tag => server_need(tag),
-            };
-            let head = match server.scanner.next(buf, &mut pos, need) {
-                Ok(Some(head)) => head,
-                Ok(None) => break,
-                Err(_) => return self.broken_server(slot),
-            };
-            let status = head.body.first().and_then(|b| TxStatus::from_byte(*b)).unwrap_or(TxStatus::Failed);
-            if server.ledger.received(head.tag, status).is_err() {
-                return self.broken_server(slot);
-            }
-            match head.tag {
-                backend::ERROR_RESPONSE => server.error = Some(head.body.to_vec()),
-                backend::PARAMETER_STATUS => {
-                    if let (ServerState::Replaying { client }, true) = (&server.state, head.is_complete()) {
-                        let to = ConnId::Client(*client);
-                        self.forward(to, Source::Input, buf, head.start..pos);
-                    }
-                }
-                backend::READY_FOR_QUERY if server.ledger.is_quiet() => {
-                    // Nothing was asked for behind it; a notice that comes with it is nobody's.
-                    if pos != buf.len() {
-                        return self.server_closed(slot);
-                    }
-                    match server.state {
-                        ServerState::Replaying { client } => self.replayed(slot, client),
-                        ServerState::Resetting { step } => self.reset_done(slot, step),
-                        _ => {}
-                    }
-                    return;
-                }
-                _ => {}
-            }
+    /// A message that waited for replies is looked at again.
+    fn settled(&mut self, slot: u32, client: u32) {
+        if self.servers.get(slot as usize).is_some_and(|s| s.ledger.owes_ready()) {
+            return;
         }
-        if let Some(server) = self.servers.get_mut(slot as usize) {
-            server.held = buf.get(pos..).unwrap_or_default().to_vec();
+        if let Some(c) = self.clients.get_mut(client as usize) {
+            c.settling = false;
+            self.resume_client(client);
         }
     }
 
-    /// What a server sends makes no sense: nobody may get a byte of it any more.
-    fn broken_server(&mut self, slot: u32) {
-        tracing::error!("a server sent a reply that nobody asked for; its connection is closed");
-        self.server_closed(slot);
-    }
-
-    /// A connection's pending bytes have grown so much that its peer must not be read.
-    pub fn blocked(&mut self, conn: ConnId) {
-        match conn {
-            ConnId::Client(slot) => {
-                let Some(c) = self.clients.get_mut(slot as usize) else {
-                    return;
-                };
-                c.blocked = true;
-                if let State::Seated { server } = c.state {
-                    self.out.push_back(Output::Pause(ConnId::Server(server)));
+    /// A command tag says what has happened to the session, and to the catalogs.
+    #[inline]
+    fn command_complete(&mut self, client: u32, slot: u32, tag: &[u8]) {
+        match tag {
+            [b'S', b'E', b'L', b'E', ..] | [b'I', b'N', b'S', ..] | [b'U', b'P', ..] | [b'D', b'E', b'L', ..] => {}
+            [b'B', b'E', b'G', ..] | [b'C', b'O', ..] => {}
+            tag if tag.starts_with(b"DEALLOCATE ALL\0") || tag.starts_with(b"DISCARD ALL\0") => {
+                if let Some(s) = self.servers.get_mut(slot as usize) {
+                    s.shelf.clear();
+                }
+                if let Some(own) = self.clients.get_mut(client as usize).and_then(|c| c.own.as_mut()) {
+                    own.forget_names();
                 }
             }
-            ConnId::Server(slot) => {
-                let Some(s) = self.servers.get_mut(slot as usize) else {
-                    return;
-                };
-                s.blocked = true;
-                if let ServerState::Seated { client } = s.state {
-                    self.out.push_back(Output::Pause(ConnId::Client(client)));
+            tag if tag.starts_with(b"CREATE ") || tag.starts_with(b"ALTER ") || tag.starts_with(b"DROP ") => {
+                if let Some(s) = self.servers.get_mut(slot as usize) {
+                    s.changed_catalog = true;
+                    s.pool.catalog_changed();
                 }
             }
-            ConnId::Cancel(_) => {}
+            tag => {
+                if let Some(pin) = pin_of(tag) {
+                    self.pin(client, pin);
+                }
+            }
         }
     }
 
-    /// Everything that was pending for a connection has been sent.
-    pub fn drained(&mut self, conn: ConnId) {
-        match conn {
-            ConnId::Client(slot) => {
-                let Some(c) = self.clients.get_mut(slot as usize) else {
-                    return;
-                };
-                c.blocked = false;
-                if let State::Seated { server } = c.state {
-                    self.out.push_back(Output::Resume(ConnId::Server(server)));
-                }
+    /// An error may say that what is known of the server's statements is wrong.
+    fn error_seen(&mut self, slot: u32, body: &[u8]) {
+        let state = pgusher_wire::ErrorFields::new(body).sqlstate();
+        if matches!(state, Some("0A000" | "26000")) {
+            // "cached plan must not change result type", or a statement that something else has removed.
+            if let Some(s) = self.servers.get(slot as usize) {
+                s.pool.catalog_changed();
             }
-            ConnId::Server(slot) => {
-                let Some(s) = self.servers.get_mut(slot as usize) else {
-                    return;
-                };
-                s.blocked = false;
-                if let ServerState::Seated { client } = s.state {
-                    self.out.push_back(Output::Resume(ConnId::Client(client)));
-                    self.part_if_done(client);
-                }
-            }
-            ConnId::Cancel(_) => {}
         }
     }
 }
@@ -433,7 +399,6 @@ fn is_request(tag: u8) -> bool {
 fn pin_of(tag: &[u8]) -> Option<Pin> {
     match tag {
         [b'S', b'E', b'T', 0, ..] => Some(Pin::Setting),
-        [b'S', b'E', b'L', b'E', ..] | [b'I', b'N', b'S', ..] | [b'U', b'P', ..] | [b'D', b'E', b'L', ..] => None,
         tag if tag.starts_with(b"RESET\0") => Some(Pin::Setting),
         tag if tag.starts_with(b"PREPARE\0") => Some(Pin::Prepared),
         tag if tag.starts_with(b"DECLARE CURSOR\0") => Some(Pin::Cursor),

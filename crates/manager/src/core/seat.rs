@@ -29,6 +29,7 @@ impl Core {
                     client.state = State::Seated { server: server.slot };
                     if let Some(s) = self.servers.get_mut(server.slot as usize) {
                         s.state = ServerState::Seated { client: slot };
+                        s.shelf.begin();
                     }
                     return Some(server.slot);
                 }
@@ -137,6 +138,7 @@ impl Core {
         };
         let Some(settings) = &c.settings else { return };
         c.state = State::Seated { server };
+        s.shelf.begin();
         if s.settings.same(settings) {
             s.state = ServerState::Seated { client };
             self.resume_client(client);
@@ -145,6 +147,7 @@ impl Core {
         let sql = settings.replay(&s.settings);
         s.state = ServerState::Replaying { client };
         s.error = None;
+        s.shelf.set_unnamed(None);
         s.ledger.sent(frontend::QUERY);
         let mut out = Vec::with_capacity(sql.len() + 6);
         frontend::write_query(&mut out, sql.as_bytes());
@@ -203,11 +206,13 @@ impl Core {
             self.refuse(client, &draining());
             return;
         }
-        if c.pin.is_some() {
+        if c.keeps_server() {
             return;
         }
         c.state = State::Idle;
-        c.parsed = false;
+        if !s.litter.is_empty() {
+            return self.tidy(server);
+        }
         if s.cancels > 0 {
             s.state = ServerState::BeingCancelled;
             return;
@@ -291,7 +296,7 @@ impl Core {
             }
             State::Seated { server } => {
                 let boundary = client.scanner.at_boundary();
-                let discard = client.pin.is_some();
+                let discard = client.keeps_server();
                 self.vacate(server, boundary, discard);
             }
             _ => {}
@@ -329,12 +334,29 @@ impl Core {
         self.reset(slot, step, sql);
     }
 
+    /// Removes statements that a client's mistake has left under its own names.
+    fn tidy(&mut self, slot: u32) {
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        let mut sql = Vec::new();
+        for name in std::mem::take(&mut s.litter) {
+            sql.extend_from_slice(b"DEALLOCATE \"");
+            for b in name.iter() {
+                sql.extend(std::iter::repeat_n(*b, if *b == b'"' { 2 } else { 1 }));
+            }
+            sql.extend_from_slice(b"\";");
+        }
+        self.reset(slot, Reset::Tidy, &sql);
+    }
+
     fn reset(&mut self, slot: u32, step: Reset, sql: &[u8]) {
         let Some(s) = self.servers.get_mut(slot as usize) else {
             return;
         };
         s.state = ServerState::Resetting { step };
         s.error = None;
+        s.shelf.set_unnamed(None);
         s.ledger.sent(frontend::QUERY);
         let mut out = Vec::with_capacity(32);
         frontend::write_query(&mut out, sql);
@@ -351,9 +373,11 @@ impl Core {
         }
         match step {
             Reset::Rollback { discard: true } => self.reset(slot, Reset::Discard, b"DISCARD ALL"),
-            Reset::Rollback { discard: false } => self.release_server(slot),
+            Reset::Rollback { discard: false } | Reset::Tidy => self.release_server(slot),
             Reset::Discard => {
                 s.tainted = false;
+                s.shelf.clear();
+                s.litter.clear();
                 s.settings = self.shared.no_settings.clone();
                 self.release_server(slot);
             }

@@ -3,6 +3,7 @@
 use super::io::{ConnId, Output, Question};
 use super::{Core, MAX_HELD};
 use crate::auth::{Login, speaks_against_server};
+use crate::config::StatementReuse;
 use crate::shared::{PoolEntry, ServerAddress, Welcome};
 use pgusher_auth::scram::Step;
 use pgusher_auth::{
@@ -11,6 +12,7 @@ use pgusher_auth::{
 use pgusher_pool::{Closed, Micros, Seat};
 use pgusher_session::Ledger;
 use pgusher_session::settings::Interned;
+use pgusher_session::statements::Shelf;
 use pgusher_wire::backend::{self, Authentication, Message};
 use pgusher_wire::scan::Scanner;
 use pgusher_wire::startup::{Version, write_startup};
@@ -44,6 +46,8 @@ pub(super) enum Reset {
     Rollback { discard: bool },
     /// DISCARD ALL was sent.
     Discard,
+    /// Statements that must not stay were deallocated.
+    Tidy,
 }
 
 #[derive(Debug)]
@@ -90,6 +94,12 @@ pub struct Server {
     pub(super) cancels: u16,
     /// What it was sent does not leave; its client is not read meanwhile.
     pub(super) blocked: bool,
+    /// The prepared statements that it has.
+    pub(super) shelf: Shelf,
+    /// Names of statements that must be removed before another client gets it.
+    pub(super) litter: Vec<Box<[u8]>>,
+    /// Its transaction has changed the catalogs.
+    pub(super) changed_catalog: bool,
     /// What went wrong while settings were put on it: the body of the ErrorResponse.
     pub(super) error: Option<Vec<u8>>,
 }
@@ -118,6 +128,9 @@ impl Core {
             opened: self.now,
             cancels: 0,
             blocked: false,
+            shelf: Shelf::default(),
+            litter: Vec::new(),
+            changed_catalog: false,
             error: None,
         });
         let conn = ConnId::Server(slot as u32);
@@ -135,8 +148,11 @@ impl Core {
         server.encrypted = transport != Transport::Plain;
         server.state = State::Login(Box::new(LoginState::new(nonce, transport)));
         let mut out = Vec::with_capacity(128);
-        let parameters: [(&[u8], &[u8]); 2] =
-            [(b"user", server.pool.user.as_bytes()), (b"database", server.pool.database.as_bytes())];
+        let mut parameters: Vec<(&[u8], &[u8])> =
+            vec![(b"user", server.pool.user.as_bytes()), (b"database", server.pool.database.as_bytes())];
+        if self.shared.config.statement_reuse == StatementReuse::CustomPlans {
+            parameters.push((b"options", b"-c plan_cache_mode=force_custom_plan"));
+        }
         write_startup(&mut out, Version::V3_0, parameters);
         self.send(ConnId::Server(slot), out);
     }

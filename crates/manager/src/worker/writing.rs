@@ -69,6 +69,7 @@ impl Worker {
         let Some(io) = self.sockets.get(to) else { return };
         let bytes = match &bytes {
             Bytes::Owned(bytes) => bytes.as_slice(),
+            Bytes::Composed(range) => self.core.composed(range.clone()),
             Bytes::Input(range) => {
                 let range = self.base + range.start..self.base + range.end;
                 self.scratch.get(range).unwrap_or_default()
