@@ -368,6 +368,33 @@ fn settings_are_part_of_a_statement() {
 }
 
 #[test]
+fn a_client_with_settings_of_its_own_shares_nothing() {
+    let db = database("statement_search_path");
+    let manager = manager(server(), 1, 2);
+    let mut a = Client::new(&manager, db);
+    let mut b = Client::new(&manager, db);
+    a.query("create table t as select 1 as n; create schema s; create table s.t as select 'text' as x, 2 as y");
+    for client in [&mut a, &mut b] {
+        begin().parse("named", "select * from t").sync().run(client);
+        for _ in 0..3 {
+            assert_eq!(begin().parse("", "select * from t").bind("").execute().sync().run(client).value(), "1");
+        }
+    }
+    a.query("set search_path = s");
+    for _ in 0..3 {
+        assert_eq!(begin().parse("", "select * from t").bind("").execute().sync().run(&mut a).value(), "text");
+        assert_eq!(begin().bind("named").execute().sync().run(&mut a).value(), "text");
+        assert_eq!(begin().bind("named").execute().sync().run(&mut b).value(), "1");
+    }
+    drop(a);
+    for _ in 0..4 {
+        let mut c = Client::new(&manager, db);
+        assert_eq!(begin().parse("", "select * from t").bind("").execute().sync().run(&mut c).value(), "1");
+        assert_eq!(begin().bind("named").execute().sync().run(&mut b).value(), "1");
+    }
+}
+
+#[test]
 fn pgbench_with_more_clients_than_connections() {
     let db = database("pgbench_prepared");
     let manager = manager(server(), 2, 3);

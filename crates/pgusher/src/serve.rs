@@ -1,5 +1,6 @@
 //! `pgusher serve`: the connection manager.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -127,6 +128,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         )
         .with_writer(std::io::stderr)
         .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     let overrides = Overrides {
         listen: args.listen,

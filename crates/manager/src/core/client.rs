@@ -12,6 +12,7 @@ use pgusher_wire::scan::Scanner;
 use pgusher_wire::startup::{Startup, Version};
 use pgusher_wire::{Report, TxStatus, backend, sqlstate};
 use std::sync::Arc;
+use zeroize::Zeroize;
 
 /// Where a client comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +114,14 @@ pub struct Client {
 }
 
 impl Client {
+    /// Gives the buffer of a cut-off message back. During the login it may have held a password.
+    pub(super) fn forget_held(&mut self) {
+        if self.login.is_some() {
+            self.held.zeroize();
+        }
+        self.held = Vec::new();
+    }
+
     /// Must it keep its server past the end of a transaction?
     #[inline]
     pub(super) fn keeps_server(&self) -> bool {
@@ -219,7 +228,14 @@ impl Core {
             | State::Scram { .. }
             | State::Md5 { .. }
             | State::Plain { .. }
-            | State::PlainForServer => client.held = rest.to_vec(),
+            | State::PlainForServer => {
+                let asked = !matches!(client.state, State::Startup { .. });
+                client.forget_held();
+                client.held = rest.to_vec();
+                if asked {
+                    self.out.push_back(Output::Wipe);
+                }
+            }
             _ => {
                 client.pending.extend_from_slice(rest);
                 self.out.push_back(Output::Pause(ConnId::Client(slot)));

@@ -9,6 +9,7 @@ use pgusher_pool::{Micros, Seat, WorkerId};
 use pgusher_wire::Report;
 use std::ops::Range;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// A connection of this worker, by its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +31,8 @@ pub enum Bytes {
     Composed(Range<usize>),
     /// Bytes of our own.
     Owned(Vec<u8>),
+    /// The same, and nobody else may see them: they are wiped.
+    Secret(Zeroizing<Vec<u8>>),
 }
 
 /// Something for the driver to do.
@@ -70,6 +73,8 @@ pub enum Output {
         /// Since when the client has waited.
         since: Micros,
     },
+    /// The buffer of the call just made held a secret: wipe it.
+    Wipe,
     /// Send this to another worker.
     Mail(WorkerId, Mail),
     /// Ask the control side.

@@ -150,6 +150,7 @@ impl Core {
                 return Step::Gone;
             }
         };
+        self.out.push_back(Output::Wipe);
         match self.password(slot, frame.body) {
             Ok(()) => Step::Go,
             Err(e) => {

@@ -50,7 +50,7 @@ impl Core {
             return;
         };
         if !client.held.is_empty() {
-            client.held = Vec::new();
+            client.forget_held();
         }
         match client.state {
             State::Idle | State::Seated { .. } => self.session_bytes(slot, buf, Source::Input),

@@ -283,9 +283,10 @@ impl Core {
     /// Forgets a client and closes its socket once everything has been sent.
     pub(super) fn drop_client(&mut self, slot: u32) {
         let seat = self.client_seat(slot);
-        let Some(client) = self.clients.try_remove(slot as usize) else {
+        let Some(mut client) = self.clients.try_remove(slot as usize) else {
             return;
         };
+        client.forget_held();
         self.out.push_back(Output::Close(ConnId::Client(slot)));
         match client.state {
             State::Waiting { ticket, .. } => {

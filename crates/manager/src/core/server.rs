@@ -1,6 +1,6 @@
 //! A physical connection's way from connecting to its first ReadyForQuery.
 
-use super::io::{ConnId, Output, Question};
+use super::io::{Bytes, ConnId, Output, Question};
 use super::{Core, MAX_HELD};
 use crate::auth::{Login, speaks_against_server};
 use crate::config::StatementReuse;
@@ -19,6 +19,7 @@ use pgusher_wire::startup::{Version, write_startup};
 use pgusher_wire::{Frame, Report, frontend, sqlstate};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use zeroize::Zeroizing;
 
 /// What a physical connection does.
 #[derive(Debug)]
@@ -377,7 +378,7 @@ impl Core {
             }
         }
         if !out.is_empty() {
-            self.send(ConnId::Server(slot), out);
+            self.out.push_back(Output::Send { to: ConnId::Server(slot), bytes: Bytes::Secret(Zeroizing::new(out)) });
         }
         Ok(())
     }

@@ -58,15 +58,22 @@ impl Core {
         if s.ledger.is_discarding() {
             return Edit::Keep;
         }
-        let Client { own, settings, pin, .. } = c;
+        let Client { own, settings, pin, serial, .. } = c;
         let version = s.pool.catalog_version();
+        let mut settings = settings.as_ref().map_or(0, |s| s.planning());
+        let mut sharing = self.sharing;
+        if pin.is_some() {
+            // It may have settings that only its server knows: what others have parsed is not for it, and the other way round.
+            sharing.unnamed = false;
+            settings ^= (u64::from(*serial) << 1 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
         let mut desk = Desk {
             server: s,
             own: own.get_or_insert_default(),
             library: &mut self.library,
             patch: &mut self.patch,
-            sharing: self.sharing,
-            settings: settings.as_ref().map_or(0, |s| s.planning()),
+            sharing,
+            settings,
             version,
         };
         match head.tag {

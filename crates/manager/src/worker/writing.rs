@@ -6,6 +6,7 @@ use super::{Letter, Worker};
 use crate::core::{Bytes, ConnId, Output};
 use mio::Interest;
 use std::sync::atomic::Ordering;
+use zeroize::Zeroize;
 
 impl Worker {
     /// Carries out what the core wants, and tells it what went wrong meanwhile, until there is nothing left.
@@ -43,6 +44,7 @@ impl Worker {
                 }
             }
             Output::Close(conn) => self.close(conn),
+            Output::Wipe => self.scratch.zeroize(),
             Output::Connect { conn, address, encryption } => self.connect(conn, address, encryption),
             Output::StartTls(conn) => self.start_tls(conn),
             Output::Mail(worker, mail) => self.post.send(worker, Letter::Core(mail)),
@@ -69,6 +71,7 @@ impl Worker {
         let Some(io) = self.sockets.get(to) else { return };
         let bytes = match &bytes {
             Bytes::Owned(bytes) => bytes.as_slice(),
+            Bytes::Secret(bytes) => bytes.as_slice(),
             Bytes::Composed(range) => self.core.composed(range.clone()),
             Bytes::Input(range) => {
                 let range = self.base + range.start..self.base + range.end;
