@@ -6,7 +6,8 @@
 //! [`is_harmless`](crate::is_harmless).
 //!
 //! Certain is what the *text* does. What a trigger, a rule, a view, a column's default, a cast or an operator of the user's own
-//! calls is not in the text: that is known by the relation cache, or asked of the server.
+//! calls is not in the text, nor is a function of the user's own that is written like a column (`t.f`) or hides a built-in one:
+//! that is known by the relation cache, or asked of the server.
 
 use crate::outline::Part;
 use crate::words::Word;
