@@ -99,7 +99,8 @@ pub(crate) struct Watch {
     shape: Option<Shape>,
     doubt: bool,
     writes: bool,
-    join: bool,
+    /// A join or a MERGE was seen: ON may begin a condition.
+    condition: bool,
     distinct_on: bool,
 }
 
@@ -184,10 +185,11 @@ impl Watch {
     fn word(&mut self, word: Word) {
         match word {
             // FOR UPDATE and its like lock rows.
-            Word::Insert | Word::Update | Word::Delete | Word::Merge | Word::For => self.writes = true,
+            Word::Merge => (self.writes, self.condition) = (true, true),
+            Word::Insert | Word::Update | Word::Delete | Word::For => self.writes = true,
             // SELECT ... INTO makes a table, a temporary one perhaps.
             Word::Into => self.doubt |= !matches!(self.last, Seen::Word(Word::Insert | Word::Merge)),
-            Word::Join => self.join = true,
+            Word::Join => self.condition = true,
             Word::On => self.distinct_on |= self.last == Seen::Word(Word::Distinct),
             _ => {}
         }
@@ -217,8 +219,8 @@ impl Watch {
                 Seen::Closed => closed,
                 Seen::Nothing | Seen::Dot | Seen::Comma | Seen::Cast | Seen::Other => false,
             },
-            // In a join, ON may be followed by a function of that name.
-            Word::Conflict => self.before_last == Seen::Word(Word::On) && !self.join,
+            // Elsewhere than in INSERT, ON may be followed by a function of that name.
+            Word::Conflict => self.before_last == Seen::Word(Word::On) && !self.condition,
             _ => false,
         }
     }
