@@ -6,7 +6,8 @@
 //! [`is_harmless`](crate::is_harmless).
 //!
 //! Certain is what the *text* does. What a trigger, a rule, a view, a column's default, a cast or an operator of the user's own
-//! calls is not in the text: that is known by the relation cache, or asked of the server.
+//! calls is not in the text, nor is a function of the user's own that is written like a column (`t.f`) or hides a built-in one:
+//! that is known by the relation cache, or asked of the server.
 
 use crate::outline::Part;
 use crate::words::Word;
@@ -98,7 +99,8 @@ pub(crate) struct Watch {
     shape: Option<Shape>,
     doubt: bool,
     writes: bool,
-    join: bool,
+    /// A join or a MERGE was seen: ON may begin a condition.
+    condition: bool,
     distinct_on: bool,
 }
 
@@ -183,10 +185,11 @@ impl Watch {
     fn word(&mut self, word: Word) {
         match word {
             // FOR UPDATE and its like lock rows.
-            Word::Insert | Word::Update | Word::Delete | Word::Merge | Word::For => self.writes = true,
+            Word::Merge => (self.writes, self.condition) = (true, true),
+            Word::Insert | Word::Update | Word::Delete | Word::For => self.writes = true,
             // SELECT ... INTO makes a table, a temporary one perhaps.
             Word::Into => self.doubt |= !matches!(self.last, Seen::Word(Word::Insert | Word::Merge)),
-            Word::Join => self.join = true,
+            Word::Join => self.condition = true,
             Word::On => self.distinct_on |= self.last == Seen::Word(Word::Distinct),
             _ => {}
         }
@@ -216,8 +219,8 @@ impl Watch {
                 Seen::Closed => closed,
                 Seen::Nothing | Seen::Dot | Seen::Comma | Seen::Cast | Seen::Other => false,
             },
-            // In a join, ON may be followed by a function of that name.
-            Word::Conflict => self.before_last == Seen::Word(Word::On) && !self.join,
+            // Elsewhere than in INSERT, ON may be followed by a function of that name.
+            Word::Conflict => self.before_last == Seen::Word(Word::On) && !self.condition,
             _ => false,
         }
     }

@@ -229,6 +229,7 @@ fn doubtful_texts() {
         "select by(1)",
         "select 1 where join(1)",
         "select 1 from a join b on conflict(1)",
+        "merge into t using u on conflict(1) when matched then delete",
         "select distinct on (a) filter (b) from t",
         "select a.values(1)",
         "select s.in(1)",

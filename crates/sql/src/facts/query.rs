@@ -58,7 +58,7 @@ impl Walk {
         self.nodes(target_list);
         self.once = false;
         if let Some(into) = into_clause {
-            self.into_clause(into);
+            self.made_by_into(into);
         }
         self.nodes(from_clause);
         self.nodes(distinct_clause);
@@ -79,12 +79,17 @@ impl Walk {
     }
 
     /// The table that SELECT INTO and CREATE TABLE AS make.
-    pub(super) fn into_clause(&mut self, into: &IntoClause) {
+    pub(super) fn made_by_into(&mut self, into: &IntoClause) {
         self.writes = true;
         self.nodes_of_options(&into.options);
         if let Some(table) = &into.rel {
             self.created(table, super::definition::TABLE, into.on_commit);
         }
+    }
+
+    /// How often anything runs from here on depends on rows. Gives back what held before.
+    fn rows_decide(&mut self) -> bool {
+        std::mem::replace(&mut self.once, false)
     }
 
     fn target(&mut self, relation: Option<&RangeVar>) {
@@ -112,6 +117,7 @@ impl Walk {
             with_clause,
             r#override: _,
         } = insert;
+        let once = self.rows_decide();
         let entered = self.enter(with_clause.as_ref());
         self.target(relation.as_ref());
         self.nodes(cols);
@@ -127,10 +133,12 @@ impl Walk {
         }
         self.returning(returning_clause.as_ref());
         self.leave(entered);
+        self.once = once;
     }
 
     fn update(&mut self, update: &UpdateStmt) {
         let UpdateStmt { relation, target_list, where_clause, from_clause, returning_clause, with_clause } = update;
+        let once = self.rows_decide();
         let entered = self.enter(with_clause.as_ref());
         self.target(relation.as_ref());
         self.nodes(target_list);
@@ -138,21 +146,25 @@ impl Walk {
         self.maybe(where_clause.as_deref());
         self.returning(returning_clause.as_ref());
         self.leave(entered);
+        self.once = once;
     }
 
     fn delete(&mut self, delete: &DeleteStmt) {
         let DeleteStmt { relation, using_clause, where_clause, returning_clause, with_clause } = delete;
+        let once = self.rows_decide();
         let entered = self.enter(with_clause.as_ref());
         self.target(relation.as_ref());
         self.nodes(using_clause);
         self.maybe(where_clause.as_deref());
         self.returning(returning_clause.as_ref());
         self.leave(entered);
+        self.once = once;
     }
 
     fn merge(&mut self, merge: &MergeStmt) {
         let MergeStmt { relation, source_relation, join_condition, merge_when_clauses, returning_clause, with_clause } =
             merge;
+        let once = self.rows_decide();
         let entered = self.enter(with_clause.as_ref());
         self.target(relation.as_ref());
         self.maybe(source_relation.as_deref());
@@ -166,6 +178,7 @@ impl Walk {
         }
         self.returning(returning_clause.as_ref());
         self.leave(entered);
+        self.once = once;
     }
 
     /// Options with values: constants nearly always.
