@@ -212,7 +212,8 @@ fn clients_that_die_inside_a_message() {
                 assert_eq!(other.query("select 'on'").value(), "on", "{what}");
                 let open = "(state <> 'idle' or xact_start is not null)";
                 eventually(SOON, what, || backends(db, open) == 0);
-                assert_eq!(backends(db, "true"), 1, "{what}");
+                // None, if the other client was served before the dying one was seen.
+                assert!(backends(db, "true") <= 1, "{what}");
             }
         }
         assert_eq!(other.query("select count(*) from h").value(), "0");

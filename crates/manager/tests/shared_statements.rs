@@ -280,6 +280,20 @@ fn a_change_of_the_catalogs_is_noticed() {
     assert_eq!(begin().parse("", "select * from t").bind("").execute().sync().run(&mut b).value(), "1");
     b.query("commit");
     assert_eq!(begin().parse("", "select * from t").bind("").execute().sync().run(&mut a).value(), "1");
+    // A change past the manager: the server's first complaint is the last one.
+    a.query("select 1");
+    server().psql(db, "alter table t add column d int").unwrap();
+    let mut complaints = 0;
+    for _ in 0..6 {
+        for client in [&mut a, &mut b] {
+            let reply = begin().parse("", "select * from t").bind("").execute().sync().run(client);
+            match reply.state() {
+                "0A000" => complaints += 1,
+                _ => assert_eq!(reply.value(), "1"),
+            }
+        }
+    }
+    assert!(complaints <= 1, "{complaints}");
 }
 
 #[test]

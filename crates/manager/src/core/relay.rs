@@ -36,8 +36,8 @@ pub(super) fn server_need(tag: u8) -> usize {
     match tag {
         backend::READY_FOR_QUERY => 1,
         backend::COMMAND_COMPLETE => 16,
-        // Severity, its untranslated form, and the SQLSTATE.
-        backend::ERROR_RESPONSE => 64,
+        // Up to the name of the function that found it.
+        backend::ERROR_RESPONSE => 512,
         _ => 0,
     }
 }
@@ -367,9 +367,15 @@ impl Core {
 
     /// An error may say that what is known of the server's statements is wrong.
     fn error_seen(&mut self, slot: u32, body: &[u8]) {
-        let state = pgusher_wire::ErrorFields::new(body).sqlstate();
-        if matches!(state, Some("0A000" | "26000")) {
-            // "cached plan must not change result type", or a statement that something else has removed.
+        let fields = pgusher_wire::ErrorFields::new(body);
+        let ours = match fields.sqlstate() {
+            // "cached plan must not change result type"
+            Some("0A000") => fields.text(b'R').is_some_and(|routine| routine == "RevalidateCachedQuery"),
+            // Something else has removed a statement.
+            Some("26000") => fields.message().contains("\"pgusher_"),
+            _ => false,
+        };
+        if ours {
             if let Some(s) = self.servers.get(slot as usize) {
                 s.pool.catalog_changed();
             }

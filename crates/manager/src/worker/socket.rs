@@ -5,8 +5,10 @@ use crate::shared::ServerAddress;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustix::net::{RecvFlags, SendFlags};
 use rustls_pki_types::ServerName;
-use std::io::{self, Read, Write};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// A stream socket that does not block.
 #[derive(Debug)]
@@ -51,19 +53,32 @@ impl Socket {
         }
     }
 
+    /// Reads what there is. Straight from the kernel: the C library's function is a point at which a thread may be cancelled,
+    /// which in a program with threads costs two atomic operations each time.
     #[inline]
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(s) => s.read(buf),
-            Self::Unix(s) => s.read(buf),
-        }
+    fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let (n, _) = rustix::net::recv(self, buf, RecvFlags::empty())?;
+        Ok(n)
     }
 
+    /// Writes what goes. See [`read`](Self::read).
     #[inline]
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+    fn write(&self, buf: &[u8]) -> io::Result<usize> {
+        // Where the flag does not exist, Rust's runtime has SIGPIPE ignored.
+        #[cfg(target_os = "linux")]
+        let flags = SendFlags::NOSIGNAL;
+        #[cfg(not(target_os = "linux"))]
+        let flags = SendFlags::empty();
+        Ok(rustix::net::send(self, buf, flags)?)
+    }
+}
+
+impl AsFd for Socket {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Tcp(s) => s.write(buf),
-            Self::Unix(s) => s.write(buf),
+            Self::Tcp(s) => s.as_fd(),
+            Self::Unix(s) => s.as_fd(),
         }
     }
 }
