@@ -12,7 +12,7 @@
 use crate::functions::{SessionFunction, is_harmless_bytes};
 use crate::quick::{Quick, Seen, Watch};
 use crate::scan::{Scanner, Token, TokenKind};
-use crate::words::{Folded, Word};
+use crate::words::{Folded, Word, eights};
 
 /// What texts have in common that differ only in constants and spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -317,19 +317,18 @@ impl<'a> Pass<'a> {
             }
         }
         self.end = token.end;
-        let bytes = self.text.get(token.start..token.end).unwrap_or_default();
         let opens_or_separates = matches!(token.kind, TokenKind::Mark(b'(' | b','));
         if self.lists.values_may_end(self.depth.level) && !opens_or_separates {
             self.lists.end(&mut self.hash);
         }
         let before = match token.kind {
-            TokenKind::Word => self.word(bytes),
+            TokenKind::Word => self.word(token),
             TokenKind::QuotedWord => {
-                self.quoted(bytes);
+                self.quoted(token);
                 Before::Name
             }
             TokenKind::UnicodeWord => {
-                self.hash.bytes(Tag::UnicodeName, bytes);
+                self.hash.text(Tag::UnicodeName, self.text, token.start, token.end);
                 self.depth.token();
                 self.watch.doubt();
                 self.watch.step(Seen::Name);
@@ -343,25 +342,25 @@ impl<'a> Pass<'a> {
                 Before::Constant
             }
             TokenKind::Parameter => {
-                self.hash.bytes(Tag::Parameter, bytes);
+                self.hash.text(Tag::Parameter, self.text, token.start, token.end);
                 self.depth.token();
                 self.watch.step(Seen::Other);
                 Before::Other
             }
             TokenKind::Cast => {
-                self.hash.bytes(Tag::Operator, bytes);
+                self.hash.text(Tag::Operator, self.text, token.start, token.end);
                 self.depth.token();
                 self.watch.step(Seen::Cast);
                 Before::Cast
             }
             TokenKind::Operator => {
-                self.hash.bytes(Tag::Operator, bytes);
+                self.hash.text(Tag::Operator, self.text, token.start, token.end);
                 self.depth.token();
                 self.watch.step(Seen::Other);
                 Before::Other
             }
             TokenKind::Stray => {
-                self.hash.bytes(Tag::Operator, bytes);
+                self.hash.text(Tag::Operator, self.text, token.start, token.end);
                 self.depth.token();
                 self.watch.doubt();
                 self.watch.step(Seen::Other);
@@ -385,11 +384,11 @@ impl<'a> Pass<'a> {
     }
 
     #[inline]
-    fn word(&mut self, bytes: &[u8]) -> Before {
+    fn word(&mut self, token: Token) -> Before {
         self.follow_path();
         let hash = &mut self.hash;
-        hash.start(Tag::Name, bytes.len().min(63));
-        self.name.put(bytes, |eight| hash.absorb(eight));
+        hash.start(Tag::Name, (token.end - token.start).min(63));
+        self.name.put(self.text, token.start, token.end, |eight| hash.absorb(eight));
         let dotted = self.before == Before::Mark(b'.');
         let word = Word::find(self.name.as_bytes());
         let Some(word) = word else {
@@ -418,10 +417,10 @@ impl<'a> Pass<'a> {
         Before::Known(word)
     }
 
-    fn quoted(&mut self, bytes: &[u8]) {
+    fn quoted(&mut self, token: Token) {
         self.follow_path();
-        self.hash.bytes(Tag::QuotedName, bytes);
-        self.name.put_quoted(bytes);
+        self.hash.text(Tag::QuotedName, self.text, token.start, token.end);
+        self.name.put_quoted(self.text, token.start, token.end);
         self.depth.token();
         if let Some(word) = Word::find(self.name.as_bytes()) {
             self.outline.mentions.add_word(word);
@@ -583,15 +582,10 @@ impl Hash {
         self.start(Tag::Mark, usize::from(mark));
     }
 
-    fn bytes(&mut self, tag: Tag, bytes: &[u8]) {
-        self.start(tag, bytes.len());
-        for chunk in bytes.chunks(8) {
-            let mut eight = [0; 8];
-            for (place, byte) in eight.iter_mut().zip(chunk) {
-                *place = *byte;
-            }
-            self.absorb(u64::from_le_bytes(eight));
-        }
+    #[inline]
+    fn text(&mut self, tag: Tag, text: &[u8], start: usize, end: usize) {
+        self.start(tag, end - start);
+        eights(text, start, end, |eight| self.absorb(eight));
     }
 
     fn finish(mut self) -> Fingerprint {
