@@ -13,7 +13,9 @@ use std::sync::Arc;
 use foldhash::quality::FixedState;
 
 use crate::facts::{Facts, Limits, Unknown};
-use crate::outline::{Fingerprint, Key, Mentions, Outline, Part};
+use crate::fingerprint::{Fingerprint, Key};
+use crate::mentions::Mentions;
+use crate::outline::{Outline, Part};
 use crate::quick::Quick;
 
 /// The bounds of a [`Cache`].

@@ -22,8 +22,11 @@
 //! Not for: what names resolve to, what a function's body does, what triggers and defaults do. That is the relation cache's.
 
 mod cache;
+mod depth;
 mod facts;
+mod fingerprint;
 mod functions;
+mod mentions;
 mod outline;
 mod quick;
 mod scan;
@@ -34,8 +37,10 @@ pub use facts::{
     Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Function, Isolation, Kind, Limits, Modes,
     Name, ObjectKind, OnCommit, Relation, Set, Statement, Temporary, Transaction, Unknown, Utility, Value, Verb,
 };
+pub use fingerprint::{Fingerprint, Key};
 pub use functions::{LockSpan, SessionFunction, is_harmless};
-pub use outline::{Fingerprint, Key, Mention, Mentions, Outline, Part};
+pub use mentions::{Mention, Mentions};
+pub use outline::{Outline, Part};
 pub use quick::Quick;
 pub use scan::{Scanner, Token, TokenKind, encoding_keeps_ascii_apart};
 pub use words::Word;

@@ -22,33 +22,67 @@ const fn lower(word: u64) -> u64 {
     word | (upper >> 2)
 }
 
+/// Eight bytes of `text` from `at` on, those from `end` on as zero. Reads one word where the text goes on for that long.
 #[inline]
-fn load(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(chunk) => u64::from_le_bytes(*chunk),
-        None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+fn load(text: &[u8], at: usize, end: usize) -> u64 {
+    let wanted = end.saturating_sub(at).min(8);
+    let mask = if wanted == 8 { u64::MAX } else { (1u64 << (8 * wanted)) - 1 };
+    match text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        Some(chunk) => u64::from_le_bytes(*chunk) & mask,
+        None => {
+            let rest = text.get(at..end).unwrap_or_default();
+            rest.iter().take(8).rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+        }
+    }
+}
+
+/// Hands the bytes of `text` from `start` to `end` to `each`, eight at a time, the last filled up with zeros.
+#[inline]
+pub(crate) fn eights(text: &[u8], start: usize, end: usize, mut each: impl FnMut(u64)) {
+    let mut at = start;
+    while at < end {
+        each(load(text, at, end));
+        at += 8;
     }
 }
 
 impl Folded {
     pub(crate) const EMPTY: Self = Self { bytes: [0; 64], length: 0 };
 
-    /// Puts an unquoted word here and hands its folded form, eight bytes at a time, to `each`.
+    /// Puts the unquoted word from `start` to `end` here and hands its folded form, eight bytes at a time, to `each`.
     #[inline]
-    pub(crate) fn put(&mut self, text: &[u8], mut each: impl FnMut(u64)) {
-        let text = text.get(..KEEP).unwrap_or(text);
-        for (place, chunk) in self.bytes.chunks_exact_mut(8).zip(text.chunks(8)) {
-            let word = lower(load(chunk));
+    pub(crate) fn put(&mut self, text: &[u8], start: usize, end: usize, mut each: impl FnMut(u64)) {
+        let end = end.min(start + KEEP);
+        let mut at = start;
+        for place in self.bytes.chunks_exact_mut(8) {
+            if at >= end {
+                break;
+            }
+            let word = lower(load(text, at, end));
             place.copy_from_slice(&word.to_le_bytes());
             each(word);
+            at += 8;
         }
-        self.length = text.len();
+        self.length = end.saturating_sub(start);
     }
 
-    /// Puts a quoted identifier here (`text` with its quotes), without folding: doubled quotes become one.
-    pub(crate) fn put_quoted(&mut self, text: &[u8]) {
-        let inside = text.strip_prefix(b"\"").unwrap_or(text);
+    /// Puts the quoted identifier from `start` to `end` (its quotes included) here, without folding: doubled quotes become one.
+    pub(crate) fn put_quoted(&mut self, text: &[u8], start: usize, end: usize) {
+        let inside = text.get(start + 1..end).unwrap_or_default();
         let inside = inside.strip_suffix(b"\"").unwrap_or(inside);
+        if memchr::memchr(b'"', inside).is_none() {
+            let end = (start + 1 + inside.len()).min(start + 1 + KEEP);
+            let mut at = start + 1;
+            for place in self.bytes.chunks_exact_mut(8) {
+                if at >= end {
+                    break;
+                }
+                place.copy_from_slice(&load(text, at, end).to_le_bytes());
+                at += 8;
+            }
+            self.length = end - (start + 1);
+            return;
+        }
         self.length = 0;
         let mut quote_before = false;
         for &byte in inside {
@@ -63,8 +97,6 @@ impl Folded {
             self.bytes[self.length] = byte;
             self.length += 1;
         }
-        let used = self.length;
-        self.bytes[used..].fill(0);
     }
 
     pub(crate) fn clear(&mut self) {
@@ -77,9 +109,16 @@ impl Folded {
     }
 }
 
-/// A number for a name, the same at build time and at run time. Only for the tables of this crate: it is not a good hash.
+/// A number for a name of which these are the length, the first eight bytes and, if it is longer than that, the last eight. Only
+/// for the tables of this crate: it is not a good hash.
 #[inline]
-const fn spread(name: &[u8]) -> usize {
+const fn spread(length: usize, first: u64, last: u64) -> usize {
+    let mixed = (first ^ last.rotate_left(29) ^ (length as u64).rotate_left(57)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 48) as usize
+}
+
+/// [`spread`] of a name, at build time.
+const fn spread_slowly(name: &[u8]) -> usize {
     let mut first = 0u64;
     let mut last = 0u64;
     let length = name.len();
@@ -87,12 +126,13 @@ const fn spread(name: &[u8]) -> usize {
     while at < 8 {
         if at < length {
             first |= (name[at] as u64) << (8 * at);
-            last |= (name[length - 1 - at] as u64) << (8 * at);
+        }
+        if length > 8 {
+            last |= (name[length - 8 + at] as u64) << (8 * at);
         }
         at += 1;
     }
-    let mixed = (first ^ last.rotate_left(29) ^ (length as u64).rotate_left(57)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 48) as usize
+    spread(length, first, last)
 }
 
 /// Names found by a table that is made at build time: open addressing over `SIZE` places (a power of two).
@@ -108,7 +148,7 @@ impl<const SIZE: usize> Names<SIZE> {
         let mut places = [0u16; SIZE];
         let mut index = 0;
         while index < names.len() {
-            let mut at = spread(names[index].as_bytes()) % SIZE;
+            let mut at = spread_slowly(names[index].as_bytes()) % SIZE;
             while places[at] != 0 {
                 at = (at + 1) % SIZE;
             }
@@ -121,7 +161,9 @@ impl<const SIZE: usize> Names<SIZE> {
     /// The index of `name` in the list that the table was made of.
     #[inline]
     pub(crate) fn find(&self, names: &[&str], name: &[u8]) -> Option<usize> {
-        let mut at = spread(name) % SIZE;
+        let length = name.len();
+        let last = if length > 8 { load(name, length - 8, length) } else { 0 };
+        let mut at = spread(length, load(name, 0, length), last) % SIZE;
         loop {
             let index = usize::from(*self.places.get(at)?).checked_sub(1)?;
             if names.get(index)?.as_bytes() == name {
@@ -227,20 +269,28 @@ mod tests {
     fn folding_is_that_of_ascii() {
         let mut folded = Folded::EMPTY;
         let all: Vec<u8> = (0..=255).collect();
-        for chunk in all.chunks(50) {
-            folded.put(chunk, |_| ());
-            assert_eq!(folded.as_bytes(), chunk.to_ascii_lowercase());
+        for start in 0..all.len() {
+            for end in start..all.len().min(start + 40) {
+                folded.put(&all, start, end, |_| ());
+                assert_eq!(folded.as_bytes(), all[start..end].to_ascii_lowercase());
+            }
         }
-        folded.put(&[b'A'; 100], |_| ());
+        folded.put(&[b'A'; 100], 0, 100, |_| ());
         assert_eq!(folded.as_bytes(), [b'a'; 63]);
     }
 
     #[test]
     fn quoted_words_lose_their_quotes() {
         let mut folded = Folded::EMPTY;
-        folded.put_quoted(br#""Set""Config""#);
-        assert_eq!(folded.as_bytes(), br#"Set"Config"#);
-        folded.put_quoted(br#"""#);
-        assert_eq!(folded.as_bytes(), b"");
+        let mut put = |text: &[u8]| {
+            folded.put_quoted(text, 0, text.len());
+            folded.as_bytes().to_vec()
+        };
+        assert_eq!(put(br#""Set""Config""#), br#"Set"Config"#);
+        assert_eq!(put(br#""pg_Settings""#), br"pg_Settings");
+        assert_eq!(put(br#""open"#), br"open");
+        assert_eq!(put(br#"""#), b"");
+        assert_eq!(put(br#""""#), b"");
+        assert_eq!(put(&[b"\"".as_slice(), &[b'A'; 100], b"\""].concat()), [b'A'; 63]);
     }
 }

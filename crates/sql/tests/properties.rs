@@ -407,7 +407,7 @@ fn written(pieces: &[Piece], choices: &[u8]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(2000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes(text in prop::collection::vec(any::<u8>(), 0..200)) {
@@ -532,7 +532,7 @@ fn the_deepest_texts_do_not_overflow_the_stack() {
                     (1..100_000).step_by(if fits(5000) { 1000 } else { 1 }).take_while(|&count| fits(count)).last();
                 let text = text(most.expect("a small one fits"));
                 let outline = read(text.as_bytes(), true);
-                let facts = Facts::of(text.as_bytes(), &outline, true, Limits::default());
+                let facts = Facts::of(text.as_bytes(), &outline, true, Limits { bytes: 4 << 20, ..Limits::default() });
                 assert!(facts.is_ok(), "{start}{before}: {facts:?}");
             }
         })

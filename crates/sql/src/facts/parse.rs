@@ -22,10 +22,10 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 1 MiB, and a depth of 250: decoding and walking take up to 4 KiB of stack for each step of depth, so about half of the
-    /// 2 MiB that a thread has.
+    /// 64 KiB, for parsing and decoding take up to a microsecond for each byte; and a depth of 250, for decoding and walking take
+    /// up to 4 KiB of stack for each step of depth: about half of the 2 MiB that a thread has.
     fn default() -> Self {
-        Self { bytes: 1 << 20, depth: 250 }
+        Self { bytes: 64 << 10, depth: 250 }
     }
 }
 
