@@ -246,3 +246,26 @@ fn strangers_are_asked_like_users_of_the_list() {
         accepted(&manager, user, PASSWORD, method);
     }
 }
+
+/// A login to the server that fails says nothing of the connections that there are, and clients are still welcomed by them.
+#[test]
+fn a_server_that_lets_in_no_more_of_us_does_not_stop_those_who_are_in() {
+    let server = strict();
+    for workers in [1, 2] {
+        server.psql("postgres", "grant trusted to guest").unwrap();
+        let overrides = Overrides { auth: Some(AuthMethod::Trust), ..overrides(workers, 2) };
+        let manager = manager_at(&server.conninfo("postgres", "postgres"), "", &overrides);
+        let login = || Client::login(&manager, &[("user", "guest"), ("database", "postgres")]).unwrap();
+        let (mut one, mut two) = (login(), login());
+        one.query("begin");
+        server.psql("postgres", "revoke trusted from guest").unwrap();
+        // A second connection cannot be opened any more: it waits for the first.
+        two.start("select 2");
+        assert!(two.is_silent(Duration::from_millis(500)));
+        one.query("commit");
+        assert_eq!(two.reply().value(), "2");
+        for _ in 0..3 {
+            assert_eq!(login().query("select 3").value(), "3");
+        }
+    }
+}

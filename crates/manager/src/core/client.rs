@@ -3,7 +3,7 @@
 use super::io::{ConnId, Mail, Output};
 use super::{Core, Entropy, MAX_HELD};
 use crate::auth::Login;
-use crate::shared::PoolEntry;
+use crate::shared::{PoolEntry, Welcome};
 use pgusher_auth::{ServerExchange, StoredSecret, md5::Md5Hash};
 use pgusher_pool::{Micros, Seat, Ticket};
 use pgusher_session::settings::{Interned, Settings};
@@ -381,19 +381,13 @@ impl Core {
         Ok(())
     }
 
-    /// Tells the client that it may begin.
-    pub(super) fn welcome(&mut self, slot: u32) {
+    /// Tells the client that it may begin, and what a server has said of itself.
+    pub(super) fn welcome(&mut self, slot: u32, welcome: &Welcome) {
         let pid = self.cancel_pid(slot);
         let Some(client) = self.clients.get_mut(slot as usize) else {
             return;
         };
-        let (Some(pool), Some(settings)) = (&client.pool, &client.settings) else {
-            return;
-        };
-        let Some(welcome) = pool.welcome.load_full() else {
-            self.want_server(slot, true);
-            return;
-        };
+        let Some(settings) = &client.settings else { return };
         let mut out = client.login.take().map(|l| l.preface).unwrap_or_default();
         out.reserve(640);
         backend::write_authentication_ok(&mut out);

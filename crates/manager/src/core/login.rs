@@ -269,10 +269,11 @@ impl Core {
         if self.draining {
             return self.refuse(slot, &draining());
         }
-        if pool.welcome.load().is_some() {
-            self.welcome(slot);
-        } else {
-            self.want_server(slot, true);
+        match pool.welcome.load_full() {
+            Some(welcome) => self.welcome(slot, &welcome),
+            None => {
+                self.want_server(slot, true);
+            }
         }
     }
 

@@ -129,8 +129,12 @@ impl Core {
     /// Seats a client on a server that is free; puts the client's settings on it first if they differ.
     fn seat(&mut self, server: u32, client: u32, login: bool) {
         if login {
+            // The pool may know nothing, because another login to the server has failed meanwhile: this server has said it.
+            let welcome = self.servers.get(server as usize).and_then(|s| s.welcome.clone());
             self.release_server(server);
-            self.welcome(client);
+            if let Some(welcome) = welcome {
+                self.welcome(client, &welcome);
+            }
             return;
         }
         let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {

@@ -84,6 +84,8 @@ pub struct Server {
     pub(super) encrypted: bool,
     /// It has been tried with and without TLS.
     pub(super) retried: bool,
+    /// What it has said of itself at its login.
+    pub(super) welcome: Option<Arc<Welcome>>,
     /// The settings that it has.
     pub(super) settings: Interned,
     /// A session's state is on it that settings do not cover.
@@ -122,6 +124,7 @@ impl Core {
             moves,
             encrypted: false,
             retried: false,
+            welcome: None,
             settings: self.shared.no_settings.clone(),
             tainted: false,
             pid: 0,
@@ -425,7 +428,9 @@ impl Core {
         server.held = Vec::new();
         server.opened = self.now;
         let pool = server.pool.clone();
-        pool.welcome.store(Some(Arc::new(Welcome { parameters })));
+        let welcome = Arc::new(Welcome { parameters });
+        server.welcome = Some(welcome.clone());
+        pool.welcome.store(Some(welcome));
         pool.refused.store(false, Ordering::Relaxed);
         server.state = State::Idle;
         let release = pool.seats.opened(seat, self.now);
