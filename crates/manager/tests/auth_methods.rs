@@ -165,6 +165,25 @@ fn names_of_the_methods() {
     }
 }
 
+/// What is wrong with a file is said without showing it: the line may hold a password.
+#[test]
+fn a_broken_file_does_not_show_its_secrets() {
+    for (toml, line, words) in [
+        ("[users]\napp = \"hunter2", "line 3", "expected"),
+        ("[users]\napp = 20240917", "line 3", "expected a string"),
+        ("pool_size = 3\n[users]\nx = 'y'\napp = 'hunter2' 'more'", "line 5", "expected"),
+        ("[users]\napp = ['hunter2', 'x']", "line 3", "expected a string"),
+        ("users = 'hunter2'", "line 2", "expected a map"),
+        ("pool_sise = 3", "line 2", "pool_sise"),
+        ("auth = 'hunter'", "line 2", "scram-sha-256"),
+    ] {
+        let config = Config::from_toml(&format!("server = 'host=127.0.0.1'\n{toml}"), &Overrides::default());
+        let text = config.map(drop).unwrap_err().to_string();
+        assert!(text.contains(line) && text.contains(words), "{toml}: {text}");
+        assert!(!text.contains("hunter2") && !text.contains("2024"), "{toml}: {text}");
+    }
+}
+
 /// A secret that the client can be checked against need not be one that the server takes: with the client's password at hand
 /// the manager can log in anyway.
 #[test]

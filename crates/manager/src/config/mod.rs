@@ -115,7 +115,7 @@ impl Config {
     /// # Errors
     /// What is wrong with it, with the line.
     pub fn from_toml(text: &str, overrides: &Overrides) -> Result<Self, ConfigError> {
-        let file: File = toml::from_str(text).map_err(|e| ConfigError(e.to_string()))?;
+        let file: File = toml::from_str(text).map_err(|e| unreadable(text, &e))?;
         Self::build(file, overrides)
     }
 
@@ -252,6 +252,22 @@ impl Config {
         });
         secrets.collect()
     }
+}
+
+/// Where a file is wrong and what is wrong there. The line itself is not shown, nor a value of it: it may be a password.
+fn unreadable(text: &str, error: &toml::de::Error) -> ConfigError {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let (line, column) =
+        (before.matches('\n').count() + 1, before.chars().rev().take_while(|c| *c != '\n').count() + 1);
+    let what = error.message();
+    // "invalid type: integer `123`, expected a string": what serde found is the value.
+    let what = match (what.split_once(": "), what.rsplit_once(", expected ")) {
+        (Some((kind @ ("invalid type" | "invalid value" | "invalid length"), _)), Some((_, expected))) => {
+            format!("{kind}, expected {expected}")
+        }
+        _ => what.to_owned(),
+    };
+    ConfigError(format!("line {line}, column {column}: {what}"))
 }
 
 /// Half of the processors: the servers need the other half.
