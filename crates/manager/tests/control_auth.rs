@@ -4,7 +4,7 @@ mod support;
 
 use pgusher_client::{Config as Conninfo, Connection, Connector};
 use pgusher_embedded::Server;
-use pgusher_manager::{AuthMethod, Manager, Overrides};
+use pgusher_manager::{AuthMethod, Config, Manager, Overrides};
 use pgusher_wire::startup::{Version, write_startup};
 use std::time::{Duration, Instant};
 use support::*;
@@ -267,5 +267,25 @@ fn a_server_that_lets_in_no_more_of_us_does_not_stop_those_who_are_in() {
         for _ in 0..3 {
             assert_eq!(login().query("select 3").value(), "3");
         }
+    }
+}
+
+/// Limits that no clock can hold are as good as none; sizes that nothing can hold are refused.
+#[test]
+fn limits_without_measure() {
+    let server = strict();
+    let limits = ["client_login", "query_wait", "server_connect", "server_idle", "server_lifetime", "shutdown"];
+    let limits = limits.map(|name| format!("{name} = {}\n", i64::MAX)).concat();
+    let overrides = Overrides { auth: Some(AuthMethod::Server), ..overrides(1, 1) };
+    let manager = manager_at(
+        &server.conninfo("postgres", "postgres"),
+        &format!("dns_max_age = {0}\n[timeouts]\n{limits}", i64::MAX),
+        &overrides,
+    );
+    assert_eq!(Client::new(&manager, "postgres").query("select 1").value(), "1");
+    for size in ["0", "262144", "9223372036854775807"] {
+        let toml = format!("server = 'host=127.0.0.1'\npool_size = {size}\nmin_pool_size = {size}");
+        let text = Config::from_toml(&toml, &Overrides::default()).map(drop).unwrap_err().to_string();
+        assert!(text.contains("between 1 and 262143"), "{text}");
     }
 }

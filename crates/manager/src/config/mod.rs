@@ -22,6 +22,9 @@ use zeroize::{Zeroize, Zeroizing};
 /// The port in the name of a Unix socket when no TCP address names one.
 pub const DEFAULT_PORT: u16 = 6432;
 
+/// More connections than this no server allows (max_connections).
+const MAX_POOL_SIZE: usize = 262_143;
+
 /// Something in the configuration is wrong; says what.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -170,8 +173,8 @@ impl Config {
             return Err(ConfigError(format!("workers must be between 1 and 64, not {workers}")));
         }
         let pool_size = overrides.pool_size.or(file.pool_size).unwrap_or(20);
-        if pool_size == 0 {
-            return Err(ConfigError("pool_size must be at least 1".into()));
+        if !(1..=MAX_POOL_SIZE).contains(&pool_size) {
+            return Err(ConfigError(format!("pool_size must be between 1 and {MAX_POOL_SIZE}, not {pool_size}")));
         }
         let min_pool_size = overrides.min_pool_size.or(file.min_pool_size);
         if let Some(min) = min_pool_size.filter(|min| *min > pool_size) {

@@ -40,9 +40,12 @@ impl Default for Timeouts {
     }
 }
 
+/// So long is for ever, and still can be added to any moment.
+const NEVER: u64 = u32::MAX as u64;
+
 /// A limit of 0 seconds never ends.
 fn limit(seconds: u64) -> Duration {
-    if seconds == 0 { Duration::from_secs(u64::from(u32::MAX)) } else { Duration::from_secs(seconds) }
+    Duration::from_secs(if seconds == 0 { NEVER } else { seconds.min(NEVER) })
 }
 
 impl Timeouts {
