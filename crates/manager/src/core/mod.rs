@@ -14,9 +14,10 @@
 //! The core opens no socket, reads no clock, starts no thread and draws no random number: time and random bytes are
 //! passed in. Cores share nothing but the pools and immutable values in [`Shared`], and talk by [`Mail`].
 //!
-//! Rooms: `client` takes clients in, `login` asks them who they are, `server` logs in to servers, `relay` is the hot path
-//! between the two, `statements` carries prepared statements from server to server, `flow` lets bytes leave, `own` reads
-//! replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel` passes cancel requests on.
+//! Rooms: `client` takes clients in, `login` asks them who they are, `server` opens and closes servers, `server_login` logs in
+//! to them, `relay` is the hot path between the two, `statements` carries prepared statements from server to server, `flow` lets
+//! bytes leave, `own` reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel`
+//! passes cancel requests on.
 
 mod cancel;
 mod client;
@@ -27,6 +28,7 @@ mod own;
 mod relay;
 mod seat;
 mod server;
+mod server_login;
 mod statements;
 
 pub use client::{Client, Origin};
