@@ -130,6 +130,10 @@ struct Pass<'a> {
     hash: Hash,
     lists: Lists,
     depth: Depth,
+    /// Parentheses and brackets that are open. (The levels of [`Depth`] are of no use here: CASE may also be a column's name.)
+    parens: u32,
+    /// CREATE FUNCTION ... BEGIN ATOMIC: semicolons end no statement until its END.
+    atomic: bool,
     watch: Watch,
     /// Offset of the first token of the statement under way.
     start: Option<usize>,
@@ -160,6 +164,8 @@ impl<'a> Pass<'a> {
             hash: Hash::new(key),
             lists: Lists::default(),
             depth: Depth::default(),
+            parens: 0,
+            atomic: false,
             watch: Watch::default(),
             start: None,
             first: None,
@@ -170,7 +176,7 @@ impl<'a> Pass<'a> {
 
     #[inline]
     fn token(&mut self, token: Token) {
-        if token.kind == TokenKind::Mark(b';') && self.depth.level == 0 {
+        if token.kind == TokenKind::Mark(b';') && self.parens == 0 && !(self.atomic && self.depth.level > 0) {
             self.finish_part();
             self.before = Before::Start;
             return;
@@ -197,39 +203,39 @@ impl<'a> Pass<'a> {
                 self.hash.text(Tag::UnicodeName, self.text, token.start, token.end);
                 self.depth.token();
                 self.watch.doubt();
-                self.watch.step(Seen::Name);
+                self.watch.step(Seen::Name, self.parens);
                 self.name.clear();
                 Before::UnicodeName
             }
             TokenKind::Constant => {
                 self.hash.tag(Tag::Constant);
                 self.depth.token();
-                self.watch.step(Seen::Other);
+                self.watch.step(Seen::Other, self.parens);
                 Before::Constant
             }
             TokenKind::Parameter => {
                 self.hash.text(Tag::Parameter, self.text, token.start, token.end);
                 self.depth.token();
-                self.watch.step(Seen::Other);
+                self.watch.step(Seen::Other, self.parens);
                 Before::Other
             }
             TokenKind::Cast => {
                 self.hash.text(Tag::Operator, self.text, token.start, token.end);
                 self.depth.token();
-                self.watch.step(Seen::Cast);
+                self.watch.step(Seen::Cast, self.parens);
                 Before::Cast
             }
             TokenKind::Operator => {
                 self.hash.text(Tag::Operator, self.text, token.start, token.end);
                 self.depth.token();
-                self.watch.step(Seen::Other);
+                self.watch.step(Seen::Other, self.parens);
                 Before::Other
             }
             TokenKind::Stray => {
                 self.hash.text(Tag::Operator, self.text, token.start, token.end);
                 self.depth.token();
                 self.watch.doubt();
-                self.watch.step(Seen::Other);
+                self.watch.step(Seen::Other, self.parens);
                 Before::Other
             }
             TokenKind::Mark(mark) => {
@@ -259,7 +265,7 @@ impl<'a> Pass<'a> {
         let word = Word::find(self.name.as_bytes());
         let Some(word) = word else {
             self.depth.word(None);
-            self.watch.step(Seen::Name);
+            self.watch.step(Seen::Name, self.parens);
             return Before::Name;
         };
         self.outline.mentions.add_word(word);
@@ -267,19 +273,19 @@ impl<'a> Pass<'a> {
         if dotted {
             // The name of a column, a table or a function: any keyword may stand there.
             self.depth.word(None);
-            self.watch.step(Seen::Name);
+            self.watch.step(Seen::Name, self.parens);
             return Before::Name;
         }
         match self.before {
             Before::Start => self.first = Some(word),
-            // The body of a function, up to its END: semicolons in it end no statement.
             Before::Known(Word::Begin) if word == Word::Atomic && self.first == Some(Word::Create) => {
-                self.depth.open(true)
+                self.atomic = true;
+                self.depth.open(true);
             }
             _ => {}
         }
         self.depth.word(Some(word));
-        self.watch.step(Seen::Word(word));
+        self.watch.step(Seen::Word(word), self.parens);
         Before::Known(word)
     }
 
@@ -292,7 +298,7 @@ impl<'a> Pass<'a> {
             self.outline.mentions.add_word(word);
             self.watch.name_part(word);
         }
-        self.watch.step(Seen::Name);
+        self.watch.step(Seen::Name, self.parens);
     }
 
     #[inline]
@@ -300,35 +306,37 @@ impl<'a> Pass<'a> {
         match mark {
             b'(' => self.open(),
             b'[' => {
+                self.parens = self.parens.saturating_add(1);
                 self.depth.open(false);
                 self.hash.mark(mark);
-                self.watch.step(Seen::Other);
+                self.watch.step(Seen::Other, self.parens);
                 if self.before == Before::Known(Word::Array) {
                     self.lists.begin(&mut self.hash, self.depth.level, false);
                 }
             }
             b')' | b']' => {
                 self.lists.closed(&mut self.hash, self.depth.level);
+                self.parens = self.parens.saturating_sub(1);
                 self.depth.close();
                 self.hash.mark(mark);
-                self.watch.step(Seen::Closed);
+                self.watch.step(Seen::Closed, self.parens);
             }
             b',' => {
                 self.depth.comma();
                 if !self.lists.separated(&mut self.hash, self.depth.level) {
                     self.hash.mark(mark);
                 }
-                self.watch.step(Seen::Comma);
+                self.watch.step(Seen::Comma, self.parens);
             }
             b'.' => {
                 self.hash.mark(mark);
                 self.depth.token();
-                self.watch.step(Seen::Dot);
+                self.watch.step(Seen::Dot, self.parens);
             }
             _ => {
                 self.hash.mark(mark);
                 self.depth.token();
-                self.watch.step(Seen::Other);
+                self.watch.step(Seen::Other, self.parens);
             }
         }
     }
@@ -353,17 +361,19 @@ impl<'a> Pass<'a> {
         if values {
             self.lists.begin(&mut self.hash, self.depth.level, true);
         }
+        self.parens = self.parens.saturating_add(1);
         self.depth.open(false);
         self.hash.mark(b'(');
         if self.before == Before::Known(Word::In) {
             self.lists.begin(&mut self.hash, self.depth.level, false);
         }
-        self.watch.step(Seen::Other);
+        self.watch.step(Seen::Open, self.parens);
     }
 
     fn finish_part(&mut self) {
         self.lists.end_all(&mut self.hash);
         self.depth.next_statement();
+        (self.parens, self.atomic) = (0, false);
         let watch = std::mem::take(&mut self.watch);
         if let Some(start) = self.start.take() {
             let quick = watch.verdict();

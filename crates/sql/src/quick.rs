@@ -59,6 +59,8 @@ pub(crate) enum Seen {
     Word(Word),
     /// A name: not a keyword of [`Word`], or quoted.
     Name,
+    /// `(`
+    Open,
     /// `)` or `]`
     Closed,
     Dot,
@@ -99,6 +101,10 @@ pub(crate) struct Watch {
     shape: Option<Shape>,
     doubt: bool,
     writes: bool,
+    /// A keyword that begins a query or a write was seen outside of parentheses.
+    begun: bool,
+    /// The INSERT or MERGE that was seen last begins a write: it is not the name of a column or an alias.
+    begins_write: bool,
     /// A join or a MERGE was seen: ON may begin a condition.
     condition: bool,
     distinct_on: bool,
@@ -112,7 +118,7 @@ impl Watch {
 
     /// The next token.
     #[inline]
-    pub(crate) fn step(&mut self, seen: Seen) {
+    pub(crate) fn step(&mut self, seen: Seen, level: u32) {
         let shape = match self.shape {
             None => {
                 let shape = Self::shape_of(seen);
@@ -125,7 +131,7 @@ impl Watch {
             }
         };
         if let (Shape::Query | Shape::Write, Seen::Word(word)) = (shape, seen) {
-            self.word(word);
+            self.word(word, level);
         }
         if matches!(seen, Seen::Word(_) | Seen::Name) && self.last != Seen::Dot {
             self.place = match (self.last, seen) {
@@ -133,7 +139,7 @@ impl Watch {
                 (Seen::Word(Word::Into), _) => Place::Into,
                 (Seen::Cast, _) => Place::Type,
                 // `character varying`, `double precision`: still the same type.
-                (_, Seen::Word(Word::Varying | Word::Precision)) => self.place,
+                (Seen::Word(_) | Seen::Name, Seen::Word(Word::Varying | Word::Precision)) => self.place,
                 _ => Place::Anywhere,
             };
         }
@@ -152,8 +158,10 @@ impl Watch {
                 _ => Shape::Other,
             },
             // A query in parentheses; PostgreSQL refuses everything else that begins so.
-            Seen::Other => Shape::Query,
-            Seen::Nothing | Seen::Name | Seen::Closed | Seen::Dot | Seen::Comma | Seen::Cast => Shape::Other,
+            Seen::Open => Shape::Query,
+            Seen::Nothing | Seen::Name | Seen::Closed | Seen::Dot | Seen::Comma | Seen::Cast | Seen::Other => {
+                Shape::Other
+            }
         }
     }
 
@@ -182,17 +190,31 @@ impl Watch {
         self.doubt |= !known;
     }
 
-    fn word(&mut self, word: Word) {
+    fn word(&mut self, word: Word, level: u32) {
+        if matches!(word, Word::Insert | Word::Merge) {
+            // `SELECT (1) insert INTO t` has a column of that name: only WITH may stand before a write.
+            self.begins_write = match self.last {
+                Seen::Nothing | Seen::Open => true,
+                Seen::Closed => level == 0 && !self.begun,
+                Seen::Word(_) | Seen::Name | Seen::Dot | Seen::Comma | Seen::Cast | Seen::Other => false,
+            };
+        }
         match word {
-            // FOR UPDATE and its like lock rows.
             Word::Merge => (self.writes, self.condition) = (true, true),
             Word::Insert | Word::Update | Word::Delete | Word::For => self.writes = true,
             // SELECT ... INTO makes a table, a temporary one perhaps.
-            Word::Into => self.doubt |= !matches!(self.last, Seen::Word(Word::Insert | Word::Merge)),
+            Word::Into => {
+                self.doubt |= !(self.begins_write && matches!(self.last, Seen::Word(Word::Insert | Word::Merge)));
+            }
             Word::Join => self.condition = true,
             Word::On => self.distinct_on |= self.last == Seen::Word(Word::Distinct),
             _ => {}
         }
+        let begins = matches!(
+            word,
+            Word::Select | Word::Values | Word::Table | Word::Insert | Word::Update | Word::Delete | Word::Merge
+        );
+        self.begun |= begins && level == 0;
     }
 
     /// A part of a name that is one of these words: `UPDATE pg_settings` sets, the other views show the backend's own state.
@@ -217,7 +239,7 @@ impl Watch {
                     Word::Inner | Word::Left | Word::Right | Word::Full | Word::Outer | Word::Cross | Word::Natural
                 ),
                 Seen::Closed => closed,
-                Seen::Nothing | Seen::Dot | Seen::Comma | Seen::Cast | Seen::Other => false,
+                Seen::Nothing | Seen::Open | Seen::Dot | Seen::Comma | Seen::Cast | Seen::Other => false,
             },
             // Elsewhere than in INSERT, ON may be followed by a function of that name.
             Word::Conflict => self.before_last == Seen::Word(Word::On) && !self.condition,

@@ -128,6 +128,8 @@ fn statements_and_their_ends() {
     assert_eq!(parts(" -- nothing"), []);
     let function = "create function f() returns int begin atomic select case when true then 1 end; select 2; end";
     assert_eq!(parts(&format!("{function}; select 1")), [part(function, Word::Create), part("select 1", Word::Select)]);
+    // A reserved word may be the name of a column.
+    assert_eq!(parts("select 1 as case; select 2 begin; select 3 as end").len(), 3);
     let rule = "create rule r as on insert to t do (select 1; select 2)";
     assert_eq!(
         parts(&format!("{rule}; begin; end")),
@@ -196,6 +198,8 @@ fn plain_texts() {
         ("delete from t where a = any ($1)", Quick::PlainWrite),
         ("merge into t using u on t.a = u.a when matched then delete", Quick::PlainWrite),
         ("with x as (insert into t (a) values (1) returning a) select a from x", Quick::PlainWrite),
+        ("with x as (select 1) insert into t (a) select * from x", Quick::PlainWrite),
+        ("with x as (select 1) merge into t using x on t.a = x.a when not matched then do nothing", Quick::PlainWrite),
         ("select 1; delete from t", Quick::PlainWrite),
         ("begin", Quick::Begin),
         ("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY, NOT DEFERRABLE;", Quick::Begin),
@@ -212,6 +216,17 @@ fn plain_texts() {
 #[test]
 fn doubtful_texts() {
     for text in [
+        "select 1 as case; listen x",
+        "select 1 case; listen x",
+        "select 1 as case from t; set a to 1",
+        "select t.case, 1 as end; listen x",
+        "select insert into temp x from t",
+        "select (1) insert into temp x",
+        "select 1 + merge into temp x from t",
+        "with x as (select 1) select (1) insert into temp y",
+        "select a, insert into temp y from t",
+        "select 1 as b, varying(1)",
+        "(select (1) insert into temp x)",
         "select f(1)",
         "select s.lower(1)",
         "select pg_catalog.f(1)",

@@ -61,6 +61,9 @@ impl Facts {
     ///
     /// Bytes that are not UTF-8 are read as Latin-1, so that quotes and names end where they end; such names come out as that.
     ///
+    /// To be called on threads that live long and have a stack of 2 MiB or more: the C library keeps memory for each thread that ever
+    /// called it, and a thread-specific key of which a process has some 1,000.
+    ///
     /// # Errors
     /// When there are none to be had: see [`Unknown`].
     pub fn of(text: &[u8], outline: &Outline, standard_strings: bool, limits: Limits) -> Result<Self, Unknown> {
