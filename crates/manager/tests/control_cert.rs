@@ -34,10 +34,13 @@ fn our_own_certificate_lets_in_nobody_else() {
         .tls(server_cert, server_key)
         .tls_client_ca(ca.pem())
         .hba("hostssl all app 127.0.0.1/32 cert")
+        .hba("hostssl all trusted 127.0.0.1/32 trust clientcert=verify-ca")
+        .hba("hostssl all twofold 127.0.0.1/32 scram-sha-256 clientcert=verify-ca")
         .hba("hostssl all other 127.0.0.1/32 scram-sha-256")
         .start()
         .unwrap();
-    let sql = "set password_encryption = 'scram-sha-256'; create role app login; create role other login password 'x'";
+    let sql = "set password_encryption = 'scram-sha-256'; create role app login; create role trusted login; \
+               create role other login password 'x'; create role twofold login password 'x'";
     server.psql("postgres", sql).unwrap();
     let tls = format!(" sslmode=require sslcert={} sslkey={}", write("app.crt", &cert), write("app.key", &key));
     let to = server.conninfo("postgres", "postgres") + &tls;
@@ -45,18 +48,21 @@ fn our_own_certificate_lets_in_nobody_else() {
         let overrides = Overrides { auth: Some(AuthMethod::Server), ..overrides(workers, 2) };
         let manager = manager_at(&to, "", &overrides);
         let login = |user: &str| Client::login(&manager, &[("user", user), ("database", "postgres")]);
-        // The certificate really is what lets us in.
-        let direct = server.conninfo("postgres", "app") + &tls;
-        let direct = pgusher_client::Config::from_conninfo(&direct).unwrap();
-        let mut direct = pgusher_client::Connector::new(&direct).unwrap().connect().unwrap().0;
-        assert_eq!(direct.query_rows("select current_user", &[]).unwrap().get(0, 0), Some("app"));
-
-        let refused = login("app").err().unwrap();
-        assert_eq!(refused.state(), "28000", "{refused:?}");
-        assert!(refused.errors[0].1.contains("asks pgusher for no password"), "{refused:?}");
-        // A rule that trusts everybody can be told from one that knows us since PostgreSQL 16.
-        let trusted = login("postgres");
-        assert_eq!(trusted.is_ok(), server.version().major >= 16);
+        for user in ["app", "trusted"] {
+            // The certificate really is what lets us in.
+            let direct = server.conninfo("postgres", user) + &tls;
+            let direct = pgusher_client::Config::from_conninfo(&direct).unwrap();
+            let mut direct = pgusher_client::Connector::new(&direct).unwrap().connect().unwrap().0;
+            assert_eq!(direct.query_rows("select current_user", &[]).unwrap().get(0, 0), Some(user));
+        }
+        for user in ["app", "trusted", "twofold"] {
+            let refused = login(user).err().unwrap();
+            assert_eq!(refused.state(), "28000", "{refused:?}");
+            assert!(refused.errors[0].1.contains("requires a valid client certificate"), "{refused:?}");
+            assert!(refused.errors[0].1.contains("not shown in the place of a client's"), "{refused:?}");
+        }
+        // A rule that trusts everybody can be told from one that knows us.
+        assert_eq!(login("postgres").unwrap().query("select current_user").value(), "postgres");
         // And who must prove something must do so as ever.
         let ended = program_env(&manager, "psql", "postgres", &["-XAtwc", "select 1"], &[("PGUSER", "other")]);
         assert!(!ended.ok && ended.err.contains("no password supplied"), "{}", ended.err);

@@ -7,6 +7,7 @@ use super::verifiers::{Found, Verifiers};
 use crate::auth::{Asked, Facts, Login, speaks_against_server};
 use crate::core::{Mail, Origin, Question};
 use crate::shared::{ServerAddress, Shared};
+use crate::tls::Servers;
 use crate::worker::{Letter, Post};
 use pgusher_auth::{Derivation, DerivationCache, KeyParameters, Password, ScramKeys, StoredSecret, Verifier};
 use pgusher_wire::{Report, sqlstate};
@@ -23,8 +24,14 @@ const TURN: Duration = Duration::from_millis(500);
 /// Users whose accepted keys are remembered, at most.
 const MAX_ACCEPTED: usize = 1024;
 
+/// For whom the server refuses when it is asked without our certificate.
+const NO_CERTIFICATE: &str = "pgusher's own certificate is not shown in the place of a client's. If the server asks for one, \
+                              name an authentication method in pgusher's configuration, with users of its own (auth, [users]).";
+
 pub(super) struct Desk {
     shared: Arc<Shared>,
+    /// As the server is asked about clients: our own certificate says nothing of them.
+    tls: Servers,
     post: Arc<Post>,
     remarks: SyncSender<Remark>,
     derivations: Mutex<DerivationCache>,
@@ -41,6 +48,7 @@ impl Desk {
         rand::rng().fill_bytes(&mut key);
         let derivations = Mutex::new(DerivationCache::new(1024, key));
         Self {
+            tls: shared.config.server.tls.without_certificate(),
             shared,
             post,
             remarks,
@@ -128,8 +136,10 @@ impl Desk {
         let (address, outcome) = self.probe(user, database, proof.as_ref());
         match outcome {
             Ok(Outcome::NotAsked(who)) => match (&*address, origin) {
-                (ServerAddress::Tcp { .. }, _) if is_for_anybody(&who) => self.learned(user, database, Facts::Trust),
-                (ServerAddress::Tcp { .. }, _) => Facts::Refuse(recognised(&address, &who)),
+                (ServerAddress::Tcp { .. }, _) => match who {
+                    WhoWeAre::Anybody | WhoWeAre::Unknown => self.learned(user, database, Facts::Trust),
+                    WhoWeAre::Recognised(by) => Facts::Refuse(recognised(&address, &by)),
+                },
                 // The server may have accepted us for the operating system's user that we run as (peer). Only that same
                 // user would have been accepted in our place. If it trusts everybody, those are meant who may open its
                 // socket, which says nothing of this client either.
@@ -152,6 +162,12 @@ impl Desk {
                 Facts::Accepted(login)
             }
             Ok(Outcome::Accepted(None)) => proof.map_or(Facts::Trust, Facts::Accepted),
+            Err(report)
+                if report.sqlstate == sqlstate::INVALID_AUTHORIZATION
+                    && self.shared.config.server.tls.is_certified() =>
+            {
+                Facts::Refuse(report.hint(NO_CERTIFICATE))
+            }
             Err(report) => Facts::Refuse(report),
         }
     }
@@ -160,7 +176,9 @@ impl Desk {
     fn renew(&self, user: &str, database: &str) {
         let (address, outcome) = self.probe(user, database, None);
         match outcome {
-            Ok(Outcome::NotAsked(who)) if matches!(*address, ServerAddress::Tcp { .. }) && is_for_anybody(&who) => {
+            Ok(Outcome::NotAsked(WhoWeAre::Anybody | WhoWeAre::Unknown))
+                if matches!(*address, ServerAddress::Tcp { .. }) =>
+            {
                 self.learned(user, database, Facts::Trust);
             }
             Ok(Outcome::Asked(asked)) => match self.asked(user, database, asked) {
@@ -261,7 +279,7 @@ impl Desk {
         let timeout = self.shared.config.timeouts.server_connect();
         let moves = self.shared.upstream.moves();
         let address = self.shared.upstream.address();
-        let outcome = probe::login(&address, &self.shared.config.server.tls, user, database, proof, timeout);
+        let outcome = probe::login(&address, &self.tls, user, database, proof, timeout);
         if !outcome.as_ref().is_err_and(|report| speaks_against_server(&report.sqlstate)) {
             return (address, outcome);
         }
@@ -270,7 +288,7 @@ impl Desk {
             return (address, outcome);
         }
         let address = self.shared.upstream.address();
-        let outcome = probe::login(&address, &self.shared.config.server.tls, user, database, proof, timeout);
+        let outcome = probe::login(&address, &self.tls, user, database, proof, timeout);
         (address, outcome)
     }
 
@@ -295,19 +313,7 @@ fn wrong_password(user: &str) -> Report {
     Report::fatal(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
 }
 
-/// Would the server have let in anybody in our place?
-fn is_for_anybody(who: &WhoWeAre) -> bool {
-    match who {
-        WhoWeAre::Anybody | WhoWeAre::Unknown { certified: false } => true,
-        WhoWeAre::Recognised(_) | WhoWeAre::Unknown { certified: true } => false,
-    }
-}
-
-fn recognised(address: &ServerAddress, who: &WhoWeAre) -> Report {
-    let by = match who {
-        WhoWeAre::Recognised(by) => by,
-        WhoWeAre::Anybody | WhoWeAre::Unknown { .. } => "its certificate",
-    };
+fn recognised(address: &ServerAddress, by: &str) -> Report {
     let text = format!("the server at {address} asks pgusher for no password, because it knows it by {by}");
     Report::fatal(sqlstate::INVALID_AUTHORIZATION, text)
         .detail("That says nothing of this client.")

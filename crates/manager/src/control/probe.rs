@@ -36,13 +36,10 @@ pub(super) enum Outcome {
 pub(super) enum WhoWeAre {
     /// Anybody: it trusts the address that we come from.
     Anybody,
-    /// It has recognised us, in this way (`cert:...`, `ident:...`, `peer:...`), which says nothing of a client.
+    /// It has recognised us, in this way (`ident:...`, `peer:...`), which says nothing of a client.
     Recognised(String),
-    /// It cannot say (PostgreSQL 15 and earlier). `certified`: we have shown a certificate.
-    Unknown {
-        /// By which it may have recognised us.
-        certified: bool,
-    },
+    /// It cannot say (PostgreSQL 15 and earlier).
+    Unknown,
 }
 
 /// Logs in as `user` to `database`, with a password or with keys if there are any; once more with or without TLS where
@@ -122,9 +119,7 @@ fn attempt(target: &Target<'_>, encryption: Encryption, other: &mut Option<Encry
                 let outcome = if asked {
                     Outcome::Accepted(keys)
                 } else {
-                    let certified = transport != Transport::Plain
-                        && tls.config().is_some_and(|config| config.client_auth_cert_resolver.has_certs());
-                    Outcome::NotAsked(who_we_are(&mut link, certified).map_err(unreachable)?)
+                    Outcome::NotAsked(who_we_are(&mut link).map_err(unreachable)?)
                 };
                 let _ = link.send(&frontend::TERMINATE_BYTES);
                 return Ok(outcome);
@@ -229,12 +224,12 @@ fn unbound() -> Report {
 
 /// Asks the server by what it has recognised us. SYSTEM_USER is a word of the grammar, so that no object of a database can take
 /// its place. Source: PostgreSQL documentation, "Session Information Functions", since version 16.
-fn who_we_are(link: &mut Link, certified: bool) -> io::Result<WhoWeAre> {
+fn who_we_are(link: &mut Link) -> io::Result<WhoWeAre> {
     let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
     let mut out = Vec::new();
     frontend::write_query(&mut out, b"SELECT system_user");
     link.send(&out)?;
-    let mut found = WhoWeAre::Unknown { certified };
+    let mut found = WhoWeAre::Unknown;
     loop {
         let (tag, body) = link.message()?;
         match Message::parse(Frame { tag, body: &body }).map_err(invalid)? {
@@ -244,7 +239,7 @@ fn who_we_are(link: &mut Link, certified: bool) -> io::Result<WhoWeAre> {
                     Some(name) if name.contains(&b':') => {
                         WhoWeAre::Recognised(String::from_utf8_lossy(name).into_owned())
                     }
-                    Some(_) => WhoWeAre::Unknown { certified },
+                    Some(_) => WhoWeAre::Unknown,
                     None => WhoWeAre::Anybody,
                 };
             }

@@ -4,7 +4,9 @@ use crate::config::ConfigError;
 use crate::shared::ServerAddress;
 use pgusher_auth::{AuthError, BindingPolicy, ChannelBinding, OfferedMechanisms, Transport};
 use pgusher_client::{Config as Conninfo, SslMode, SslNegotiation};
-use rustls::ClientConfig;
+use rustls::client::{ResolvesClientCert, Resumption};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, SignatureScheme};
 use rustls_pki_types::ServerName;
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +50,23 @@ impl Servers {
             pgusher_client::ChannelBinding::Require => BindingPolicy::Require,
         };
         Ok(Self { mode: conninfo.tls.mode, negotiation: conninfo.tls.negotiation, binding, config })
+    }
+
+    /// The same without a certificate of our own: so the server asks what it would ask somebody who has none.
+    pub fn without_certificate(&self) -> Self {
+        let config = self.config.as_ref().map(|config| {
+            let mut config = ClientConfig::clone(config);
+            config.client_auth_cert_resolver = Arc::new(NoCertificate);
+            // A session that is resumed may be one in which the certificate was shown.
+            config.resumption = Resumption::disabled();
+            Arc::new(config)
+        });
+        Self { config, ..self.clone() }
+    }
+
+    /// Do we show a certificate when the server asks for one?
+    pub fn is_certified(&self) -> bool {
+        self.config.as_ref().is_some_and(|config| config.client_auth_cert_resolver.has_certs())
     }
 
     /// How a connection is tried first. Unix sockets are never encrypted.
@@ -100,6 +119,20 @@ impl Servers {
     /// Must a login be bound to the connection?
     pub fn needs_binding(&self) -> bool {
         self.binding == BindingPolicy::Require
+    }
+}
+
+/// Shows no certificate, whatever the server asks for.
+#[derive(Debug)]
+struct NoCertificate;
+
+impl ResolvesClientCert for NoCertificate {
+    fn resolve(&self, _issuers: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
     }
 }
 
