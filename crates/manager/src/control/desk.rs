@@ -89,9 +89,10 @@ impl Desk {
         }
     }
 
-    /// Derives keys. One thread does, so that this costs one processor at most.
-    pub(super) fn derive(&self, inbox: &Receiver<Question>) {
-        while let Ok(question) = inbox.recv() {
+    /// Answers what has a queue of its own. Keys are derived by one thread, so that this costs one processor at most.
+    pub(super) fn work(&self, inbox: &Mutex<Receiver<Question>>) {
+        let next = || inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        while let Ok(question) = next() {
             if self.closed.load(Ordering::Relaxed) {
                 return;
             }

@@ -32,6 +32,9 @@ use upkeep::{Remark, Upkeep};
 
 /// Threads that ask the server about users; one more derives keys.
 const THREADS: usize = 2;
+/// Threads that have the server judge a password. It may be slow at that (PAM, LDAP, auth_delay), and whoever guesses passwords
+/// must not hold up the others.
+const JUDGES: usize = 4;
 /// How long the threads are waited for at the end.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Questions that wait for a thread, at most.
@@ -69,6 +72,7 @@ pub fn find_server(server: &Server, limit: Duration) -> Result<Upstream, ConfigE
 #[derive(Clone)]
 pub struct Questions {
     facts: SyncSender<Question>,
+    judged: SyncSender<Question>,
     keys: SyncSender<Question>,
     remarks: SyncSender<Remark>,
 }
@@ -77,7 +81,8 @@ impl Questions {
     /// Asks. If too many questions wait already, the refusal comes back at once.
     pub fn ask(&self, question: Question) -> Option<Mail> {
         let queue = match question {
-            Question::Facts { .. } | Question::Check { .. } => &self.facts,
+            Question::Facts { password: Some(_), .. } => &self.judged,
+            Question::Facts { password: None, .. } | Question::Check { .. } => &self.facts,
             Question::Derive { .. } => &self.keys,
             Question::Unreachable { address } => return self.remark(Remark::Unreachable(address)),
             Question::Doubt { user, database } => return self.remark(Remark::Doubt { user, database }),
@@ -111,9 +116,11 @@ impl Control {
     /// The system allows no more threads.
     pub fn start(shared: Arc<Shared>, post: Arc<Post>) -> std::io::Result<Self> {
         let (facts, facts_inbox) = sync_channel(MAX_QUESTIONS);
+        let (judged, judged_inbox) = sync_channel(MAX_QUESTIONS);
         let (keys, keys_inbox) = sync_channel(MAX_QUESTIONS);
         let (remarks, remarks_inbox) = sync_channel(MAX_QUESTIONS);
         let facts_inbox = Arc::new(Mutex::new(facts_inbox));
+        let judged_inbox = Arc::new(Mutex::new(judged_inbox));
         let upkeep = Upkeep::new(shared.clone(), post.clone());
         let desk = Arc::new(Desk::new(shared, post, remarks.clone()));
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
@@ -122,10 +129,14 @@ impl Control {
             let (desk, inbox) = (desk.clone(), facts_inbox.clone());
             threads.push(thread("control").spawn(move || desk.answer(&inbox))?);
         }
+        for _ in 0..JUDGES {
+            let (desk, inbox) = (desk.clone(), judged_inbox.clone());
+            threads.push(thread("judge").spawn(move || desk.work(&inbox))?);
+        }
         let own = desk.clone();
-        threads.push(thread("keys").spawn(move || own.derive(&keys_inbox))?);
+        threads.push(thread("keys").spawn(move || own.work(&Mutex::new(keys_inbox)))?);
         threads.push(thread("upkeep").spawn(move || upkeep.run(&remarks_inbox))?);
-        Ok(Self { questions: Questions { facts, keys, remarks }, threads, desk })
+        Ok(Self { questions: Questions { facts, judged, keys, remarks }, threads, desk })
     }
 
     /// Where questions go.
@@ -136,7 +147,8 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.questions = Questions { facts: sync_channel(1).0, keys: sync_channel(1).0, remarks: sync_channel(1).0 };
+        let nobody = || sync_channel(1).0;
+        self.questions = Questions { facts: nobody(), judged: nobody(), keys: nobody(), remarks: sync_channel(1).0 };
         self.desk.close();
         // One may wait for a server or a name server, which cannot be interrupted. It ends by itself then.
         let begun = Instant::now();
