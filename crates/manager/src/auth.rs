@@ -47,24 +47,34 @@ pub enum Asked {
     Plain,
 }
 
+/// For how long the server's word about a user is taken without asking again. A change of pg_hba.conf or of a password is
+/// noticed after that at the latest.
+pub const TRUSTED_FOR: Duration = Duration::from_secs(10);
+
 /// What the server, or its list of users, has said of a user, and when.
 #[derive(Debug)]
 pub struct Known {
     facts: Facts,
     learned: Instant,
+    /// The count of [`Upstream::moves`](crate::shared::Upstream::moves) before that: another server may say something else.
+    moves: u32,
     used: AtomicBool,
 }
 
 impl Known {
-    /// Said just now.
-    pub fn new(facts: Facts) -> Self {
-        Self { facts, learned: Instant::now(), used: AtomicBool::new(false) }
+    /// Said just now, by the server that was found after so many moves.
+    pub fn new(facts: Facts, moves: u32) -> Self {
+        Self { facts, learned: Instant::now(), moves, used: AtomicBool::new(false) }
     }
 
-    /// What was said, for a login.
-    pub fn for_login(&self) -> Facts {
+    /// What was said, for a login to the server that was found after so many moves; `None` if it is too old, or if it was said
+    /// by another one.
+    pub fn for_login(&self, moves: u32) -> Option<Facts> {
+        if self.age() > TRUSTED_FOR || self.moves != moves {
+            return None;
+        }
         self.used.store(true, Ordering::Relaxed);
-        self.facts.clone()
+        Some(self.facts.clone())
     }
 
     /// How long ago it was said.
@@ -137,6 +147,15 @@ pub(crate) fn for_strangers(method: AuthMethod, users: &UserList) -> (Asked, Sto
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_said_long_ago_or_elsewhere_counts_no_more() {
+        let mut known = Known::new(Facts::Trust, 3);
+        assert!(matches!(known.for_login(3), Some(Facts::Trust)));
+        assert!(known.for_login(2).is_none() && known.for_login(4).is_none());
+        known.learned = Instant::now().checked_sub(TRUSTED_FOR + Duration::from_millis(1)).unwrap();
+        assert!(known.for_login(3).is_none());
+    }
 
     #[test]
     fn strangers_are_asked_as_most_users_are() {

@@ -24,7 +24,13 @@ const TURN: Duration = Duration::from_millis(500);
 /// Users whose accepted keys are remembered, at most.
 const MAX_ACCEPTED: usize = 1024;
 
-/// For whom the server refuses when it is asked without our certificate.
+/// Who was asked.
+struct At {
+    address: Arc<ServerAddress>,
+    moves: u32,
+}
+
+/// A hint where the server has refused, asked without our certificate.
 const NO_CERTIFICATE: &str = "pgusher's own certificate is not shown in the place of a client's. If the server asks for one, \
                               name an authentication method in pgusher's configuration, with users of its own (auth, [users]).";
 
@@ -134,12 +140,12 @@ impl Desk {
     /// How must a client prove that it is `user`? As the server would ask it to.
     fn facts(&self, user: &str, database: &str, origin: Origin, password: Option<Password>) -> Facts {
         let proof = password.map(Login::Password);
-        let (address, outcome) = self.probe(user, database, proof.as_ref());
+        let (at, outcome) = self.probe(user, database, proof.as_ref());
         match outcome {
-            Ok(Outcome::NotAsked(who)) => match (&*address, origin) {
+            Ok(Outcome::NotAsked(who)) => match (&*at.address, origin) {
                 (ServerAddress::Tcp { .. }, _) => match who {
-                    WhoWeAre::Anybody | WhoWeAre::Unknown => self.learned(user, database, Facts::Trust),
-                    WhoWeAre::Recognised(by) => Facts::Refuse(recognised(&address, &by)),
+                    WhoWeAre::Anybody | WhoWeAre::Unknown => self.learned(&at, user, database, Facts::Trust),
+                    WhoWeAre::Recognised(by) => Facts::Refuse(recognised(&at.address, &by)),
                 },
                 // The server may have accepted us for the operating system's user that we run as (peer). Only that same
                 // user would have been accepted in our place. If it trusts everybody, those are meant who may open its
@@ -154,12 +160,12 @@ impl Desk {
             Ok(Outcome::Asked(asked)) => match self.asked(user, database, asked) {
                 // Each client of such a user sends its password, and the server judges it.
                 Facts::AskServer => Facts::AskServer,
-                facts => self.learned(user, database, facts),
+                facts => self.learned(&at, user, database, facts),
             },
             Ok(Outcome::Accepted(Some((keys, made_with)))) => {
                 let login = Login::Keys { keys: keys.clone(), made_with: made_with.clone() };
                 self.remember(user, login.clone());
-                self.learned(user, database, by_keys(&keys, made_with));
+                self.learned(&at, user, database, by_keys(&keys, made_with));
                 Facts::Accepted(login)
             }
             Ok(Outcome::Accepted(None)) => proof.map_or(Facts::Trust, Facts::Accepted),
@@ -175,17 +181,17 @@ impl Desk {
 
     /// Asks the server again before what is known of a user is too old.
     fn renew(&self, user: &str, database: &str) {
-        let (address, outcome) = self.probe(user, database, None);
+        let (at, outcome) = self.probe(user, database, None);
         match outcome {
             Ok(Outcome::NotAsked(WhoWeAre::Anybody | WhoWeAre::Unknown))
-                if matches!(*address, ServerAddress::Tcp { .. }) =>
+                if matches!(*at.address, ServerAddress::Tcp { .. }) =>
             {
-                self.learned(user, database, Facts::Trust);
+                self.learned(&at, user, database, Facts::Trust);
             }
             Ok(Outcome::Asked(asked)) => match self.asked(user, database, asked) {
                 Facts::AskServer => self.shared.forget(user, database),
                 facts => {
-                    self.learned(user, database, facts);
+                    self.learned(&at, user, database, facts);
                 }
             },
             Ok(_) => self.shared.forget(user, database),
@@ -262,35 +268,35 @@ impl Desk {
         Some(Facts::Scram { verifier, login: Some(Login::Password(password.clone())) })
     }
 
-    fn learned(&self, user: &str, database: &str, facts: Facts) -> Facts {
+    fn learned(&self, at: &At, user: &str, database: &str, facts: Facts) -> Facts {
         if matches!(facts, Facts::Refuse(_) | Facts::AskServer | Facts::Accepted(_)) {
             return facts;
         }
-        known::learn(&self.shared, user, database, facts.clone());
+        known::learn(&self.shared, user, database, facts.clone(), at.moves);
         facts
     }
 
     /// Logs in to the server; if it cannot be reached and may be somewhere else in a moment, there.
-    fn probe(
-        &self,
-        user: &str,
-        database: &str,
-        proof: Option<&Login>,
-    ) -> (Arc<ServerAddress>, Result<Outcome, Report>) {
+    fn probe(&self, user: &str, database: &str, proof: Option<&Login>) -> (At, Result<Outcome, Report>) {
         let timeout = self.shared.config.timeouts.server_connect();
-        let moves = self.shared.upstream.moves();
-        let address = self.shared.upstream.address();
-        let outcome = probe::login(&address, &self.tls, user, database, proof, timeout);
+        let at = self.now_at();
+        let outcome = probe::login(&at.address, &self.tls, user, database, proof, timeout);
         if !outcome.as_ref().is_err_and(|report| speaks_against_server(&report.sqlstate)) {
-            return (address, outcome);
+            return (at, outcome);
         }
-        let _ = self.remarks.try_send(Remark::Unreachable(address.clone()));
-        if !self.wait_for_move(moves, timeout) {
-            return (address, outcome);
+        let _ = self.remarks.try_send(Remark::Unreachable(at.address.clone()));
+        if !self.wait_for_move(at.moves, timeout) {
+            return (at, outcome);
         }
-        let address = self.shared.upstream.address();
-        let outcome = probe::login(&address, &self.tls, user, database, proof, timeout);
-        (address, outcome)
+        let at = self.now_at();
+        let outcome = probe::login(&at.address, &self.tls, user, database, proof, timeout);
+        (at, outcome)
+    }
+
+    fn now_at(&self) -> At {
+        // In this order: what is said of an old address must not be taken for an answer from the new one.
+        let moves = self.shared.upstream.moves();
+        At { address: self.shared.upstream.address(), moves }
     }
 
     /// Waits until the address has changed, as long as it may.

@@ -4,15 +4,12 @@
 //! busy user never waits for that; a proof that fails makes an answer forgotten at once, because the password may have been
 //! changed.
 
-use crate::auth::{Facts, Known};
+use crate::auth::{Facts, Known, TRUSTED_FOR};
 use crate::shared::{Shared, UserKey};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// For how long the server's word about a user is taken without asking again. A change of pg_hba.conf or of a password is
-/// noticed after that at the latest.
-pub(super) const TRUSTED_FOR: Duration = Duration::from_secs(10);
 /// An answer of this age is asked anew if it has been used.
 const RENEWED_AFTER: Duration = Duration::from_secs(6);
 /// An answer that is younger is not doubted: who guesses passwords must not be able to keep us asking.
@@ -22,10 +19,10 @@ const DOUBTS_PER_SECOND: u32 = 20;
 /// Users whose facts are kept, at most. The oldest makes room.
 const MAX_KNOWN: usize = 4096;
 
-/// Keeps an answer.
-pub(super) fn learn(shared: &Shared, user: &str, database: &str, facts: Facts) {
+/// Keeps an answer of the server that was found after so many moves.
+pub(super) fn learn(shared: &Shared, user: &str, database: &str, facts: Facts, moves: u32) {
     let key: UserKey = (user.into(), database.into());
-    let known = Arc::new(Known::new(facts));
+    let known = Arc::new(Known::new(facts, moves));
     shared.known.rcu(|all| {
         let mut all = HashMap::clone(all);
         if all.len() >= MAX_KNOWN && !all.contains_key(&key) {

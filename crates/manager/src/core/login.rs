@@ -34,9 +34,9 @@ impl Core {
                 None => Facts::Nobody(shared.unknown),
             },
             AuthMethod::Server => {
-                let known = shared.known.load();
-                match known.get(&(Box::from(user), Box::from(database))) {
-                    Some(known) => known.for_login(),
+                let (known, moves) = (shared.known.load(), shared.upstream.moves());
+                match known.get(&(Box::from(user), Box::from(database))).and_then(|known| known.for_login(moves)) {
+                    Some(facts) => facts,
                     None => {
                         self.ask_facts(slot, None);
                         return;
