@@ -49,6 +49,8 @@ pub struct Statement {
     pub key: Key,
     /// What follows the name in a Parse message: the text, its zero byte, and the parameter types.
     pub tail: Box<[u8]>,
+    /// See [`stirs`].
+    pub stirs: bool,
 }
 
 /// Which statements have been seen by a worker; keeps one copy of each text in use.
@@ -65,9 +67,11 @@ const MAX_KNOWN: usize = 20_000;
 const MAX_KNOWN_BYTES: usize = 32 << 20;
 
 impl Library {
-    /// An empty library. All workers must have the same `secret`, which nobody else may know.
-    pub fn new(secret: [u8; 16]) -> Self {
-        Self { secret: SipHasher13::new_with_key(&secret), known: HashMap::new(), bytes: 0, private: 0 }
+    /// An empty library. All workers must have the same `secret`, which nobody else may know, and a number of their own.
+    pub fn new(secret: [u8; 16], worker: u16) -> Self {
+        // Statements that are not shared must not meet those of another worker either.
+        let private = u64::from(worker) << 48;
+        Self { secret: SipHasher13::new_with_key(&secret), known: HashMap::new(), bytes: 0, private }
     }
 
     fn key(&self, tail: &[u8]) -> Key {
@@ -89,9 +93,9 @@ impl Library {
             hasher.write_u128(key.0);
             hasher.write_u64(self.private);
             let key = Key(hasher.finish128().as_u128());
-            return (Arc::new(Statement { key, tail: tail.into() }), false);
+            return (Arc::new(Statement { key, tail: tail.into(), stirs: stirs(tail) }), false);
         }
-        let statement = Arc::new(Statement { key, tail: tail.into() });
+        let statement = Arc::new(Statement { key, tail: tail.into(), stirs: stirs(tail) });
         // A text that comes only once, because it holds constants, is not kept; only its hash is.
         let seen = self.known.contains_key(&key);
         self.known.insert(key, seen.then(|| statement.clone()));
@@ -114,6 +118,38 @@ impl Library {
         }
         self.bytes = self.known.values().flatten().map(|s| s.tail.len()).sum();
     }
+}
+
+/// May the text, up to a zero byte, change what names or constants in later statements stand for? A table that is made of a
+/// query's rows is told by no command tag, and a setting's comes too late for what follows in a pipeline.
+pub fn stirs(text: &[u8]) -> bool {
+    let text = text.split(|b| *b == 0).next().unwrap_or_default().trim_ascii_start();
+    let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|first| first.eq_ignore_ascii_case(word));
+    let has = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    if begins(b"select") || begins(b"with") {
+        return has(b"into") || has(b"set_config");
+    }
+    const HARMLESS: [&[u8]; 16] = [
+        b"insert",
+        b"update",
+        b"delete",
+        b"merge",
+        b"begin",
+        b"start",
+        b"commit",
+        b"end",
+        b"savepoint",
+        b"release",
+        b"copy",
+        b"fetch",
+        b"values",
+        b"show",
+        b"declare",
+        b"truncate",
+    ];
+    let harmless = text.is_empty() || HARMLESS.iter().any(|word| begins(word)) || (begins(b"rollback") && !has(b"to"));
+    // Several statements: the others may be of another kind.
+    !harmless || has(b";")
 }
 
 /// Does the text hold a constant such as 'now' or 'tomorrow', which the server reads when it parses the statement
@@ -253,6 +289,8 @@ pub struct Slot {
     used: u64,
     /// The batch in which it was put here.
     batch: u32,
+    /// How often all statements of the server had been discarded by then.
+    era: u32,
     /// The server has said that it is here.
     settled: bool,
 }
@@ -265,6 +303,8 @@ pub struct Shelf {
     notes: VecDeque<Note>,
     /// Counts Syncs. An error ends its own batch only, so what an earlier one did is not certain before its replies are there.
     batch: u32,
+    /// Counts the times that all statements may have been discarded.
+    era: u32,
     clock: u64,
     begun: u64,
 }
@@ -295,7 +335,11 @@ impl Shelf {
                 self.clock += 1;
                 slot.used = self.clock;
                 let certain = slot.settled || slot.batch == self.batch;
-                if slot.version == version && certain { Presence::Here } else { Presence::Stale }
+                if slot.version == version && slot.era == self.era && certain {
+                    Presence::Here
+                } else {
+                    Presence::Stale
+                }
             }
             None => Presence::Missing,
         }
@@ -304,7 +348,8 @@ impl Shelf {
     /// A statement is put here.
     pub fn put(&mut self, key: Key, version: u32) -> Placed {
         self.clock += 1;
-        self.prepared.insert(key, Slot { version, used: self.clock, batch: self.batch, settled: false });
+        let slot = Slot { version, used: self.clock, batch: self.batch, era: self.era, settled: false };
+        self.prepared.insert(key, slot);
         Placed::Put(key)
     }
 
@@ -332,10 +377,18 @@ impl Shelf {
         self.prepared.is_empty()
     }
 
-    /// The server has discarded all of them.
+    /// The server has discarded all of them, or will soon. What is under way may come behind that, and be there after all.
     pub fn clear(&mut self) {
-        self.prepared = HashMap::new();
+        self.era = self.era.wrapping_add(1);
         self.unnamed = None;
+        if self.notes.is_empty() {
+            self.prepared = HashMap::new();
+        }
+    }
+
+    /// What names and constants stand for may have changed: all are to be parsed again.
+    pub fn stir(&mut self) {
+        self.era = self.era.wrapping_add(1);
     }
 
     /// A Sync was sent.
@@ -365,6 +418,23 @@ impl Shelf {
         })
     }
 
+    /// Does it depend on replies to an earlier batch whether a statement is here that [`look`](Self::look) finds missing?
+    pub fn is_unsettled(&self, key: Key) -> bool {
+        self.notes.iter().filter(|n| n.batch != self.batch).any(|n| match n.placed {
+            Placed::Put(other) | Placed::Removed(other, _) => other == key,
+            Placed::Nothing | Placed::Unnamed => false,
+        })
+    }
+
+    /// The client's unnamed statement has ended, whatever becomes of its earlier batches.
+    pub fn forget_unnamed(&mut self) {
+        for note in self.notes.iter_mut().filter(|n| n.batch != self.batch) {
+            if matches!(note.change, Change::Unnamed { .. }) {
+                note.change = Change::Nothing;
+            }
+        }
+    }
+
     /// A mark was booked.
     pub fn note(&mut self, change: Change, placed: Placed) {
         self.notes.push_back(Note { change, placed, batch: self.batch });
@@ -387,11 +457,15 @@ impl Shelf {
     pub fn take_back(&mut self, note: Note, failed: bool, own: &mut Own) {
         match note.placed {
             Placed::Nothing => {}
+            // An older one may be here, if its removal was taken back as well: to be closed before it is put here again. A
+            // later batch may have put it here already, its own note says what became of that.
             Placed::Put(key) => {
-                self.prepared.remove(&key);
+                if let Some(slot) = self.prepared.get_mut(&key).filter(|slot| slot.batch == note.batch) {
+                    slot.settled = false;
+                }
             }
             Placed::Removed(key, slot) => {
-                self.prepared.insert(key, slot);
+                self.prepared.entry(key).or_insert(slot);
             }
             Placed::Unnamed => self.unnamed = None,
         }
@@ -433,7 +507,7 @@ mod tests {
     use super::*;
 
     fn library() -> Library {
-        Library::new([7; 16])
+        Library::new([7; 16], 0)
     }
 
     #[test]
@@ -479,6 +553,26 @@ mod tests {
     }
 
     #[test]
+    fn what_changes_the_meaning_of_others() {
+        for text in [
+            "create table t as select 1",
+            "select * into t from u",
+            "WITH x AS (select 1) select * INTO y from x",
+            "set local datestyle = 'german'",
+            "select set_config('timezone', 'utc', true)",
+            "begin; set timezone = 'utc'",
+            "rollback to a",
+            "-- a remark\nselect 1",
+            "do $$ $$",
+        ] {
+            assert!(stirs(text.as_bytes()), "{text}");
+        }
+        for text in ["select 1", " insert into t values ($1)", "begin", "ROLLBACK", "", "update t set a = 1"] {
+            assert!(!stirs(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
     fn a_failed_parse_is_taken_back() {
         let (mut own, mut shelf, mut library) = (Own::default(), Shelf::default(), library());
         let (a, _) = library.statement(b"a\0\0\0");
@@ -490,13 +584,14 @@ mod tests {
         shelf.note(own.set(b"x", Some(b.clone())), placed);
         let note = shelf.settle(false).expect("noted");
         shelf.take_back(note, true, &mut own);
-        assert_eq!(shelf.look(a.key, 0), Presence::Missing);
-        assert_eq!(shelf.look(b.key, 0), Presence::Here);
+        shelf.synced();
+        assert_eq!(shelf.look(a.key, 0), Presence::Stale);
+        assert_eq!(own.get(b"x"), Some(&b));
         assert_eq!(own.get(b"x"), Some(&b));
         let note = shelf.settle(false).expect("noted");
         shelf.take_back(note, true, &mut own);
         assert_eq!(own.get(b"x"), None);
-        assert!(shelf.is_empty());
+        assert_eq!(shelf.look(b.key, 0), Presence::Stale);
     }
 
     #[test]

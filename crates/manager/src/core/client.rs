@@ -107,6 +107,8 @@ pub struct Client {
     pub(super) own: Option<Box<Own>>,
     /// A message waits for the replies to those before it.
     pub(super) settling: bool,
+    /// It has sent a Query that may discard its prepared statements.
+    pub(super) discards: bool,
     /// What it sends is ignored for a while.
     pub(super) discard: Discard,
     /// It has asked to cancel a statement that waits for settings to be put on its server.
@@ -180,6 +182,7 @@ impl Core {
             ahead: false,
             own: None,
             settling: false,
+            discards: false,
             discard: Discard::Nothing,
             cancelled: false,
         };

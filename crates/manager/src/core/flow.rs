@@ -109,7 +109,10 @@ impl Core {
                 };
                 s.blocked = false;
                 if let ServerState::Seated { client } = s.state {
-                    self.out.push_back(Output::Resume(ConnId::Client(client)));
+                    // What a client sends next stays behind its message that waits; see `settled`.
+                    if self.clients.get(client as usize).is_some_and(|c| !c.settling && !c.ahead) {
+                        self.out.push_back(Output::Resume(ConnId::Client(client)));
+                    }
                     self.part_if_done(client);
                 }
             }

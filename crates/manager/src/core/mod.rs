@@ -84,7 +84,7 @@ impl Core {
         Self {
             shares: !config.pool_mode.is_session(),
             sharing,
-            library: Library::new(shared.secret),
+            library: Library::new(shared.secret, u16::from(me.0)),
             patch: Vec::new(),
             composed: Vec::new(),
             me,

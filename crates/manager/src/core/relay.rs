@@ -276,10 +276,14 @@ impl Core {
             match head.tag {
                 backend::COMMAND_COMPLETE => self.command_complete(client, slot, head.body),
                 backend::ERROR_RESPONSE => self.error_seen(slot, head.body),
-                backend::READY_FOR_QUERY if status == TxStatus::Idle && server.changed_catalog => {
-                    // Others can see the change only now.
-                    server.changed_catalog = false;
-                    server.pool.catalog_changed();
+                backend::READY_FOR_QUERY if status == TxStatus::Idle && (server.changed_catalog || server.stirred) => {
+                    if std::mem::take(&mut server.stirred) {
+                        server.shelf.stir();
+                    }
+                    if std::mem::take(&mut server.changed_catalog) {
+                        // Others can see the change only now.
+                        server.pool.catalog_changed();
+                    }
                 }
                 _ => {}
             }
@@ -317,7 +321,9 @@ impl Core {
         if short {
             if let Some(c) = self.clients.get_mut(client as usize).filter(|c| c.ahead) {
                 c.ahead = false;
-                self.out.push_back(Output::Resume(ConnId::Client(client)));
+                if !c.settling {
+                    self.out.push_back(Output::Resume(ConnId::Client(client)));
+                }
             }
         }
         if self.clients.get(client as usize).is_some_and(|c| c.settling) {
@@ -359,6 +365,9 @@ impl Core {
             }
             tag => {
                 if let Some(pin) = pin_of(tag) {
+                    if let (Pin::Setting, Some(s)) = (pin, self.servers.get_mut(slot as usize)) {
+                        s.stir();
+                    }
                     self.pin(client, pin);
                 }
             }

@@ -215,7 +215,8 @@ impl Core {
         }
         c.state = State::Idle;
         if !s.litter.is_empty() {
-            return self.tidy(server);
+            // A cancel request under way would meet the tidying, or the client after it.
+            return if s.cancels > 0 { self.close_server(server) } else { self.tidy(server) };
         }
         if s.cancels > 0 {
             s.state = ServerState::BeingCancelled;
@@ -329,7 +330,7 @@ impl Core {
             return self.close_server(slot);
         }
         if s.ledger.is_clean() && !s.tainted {
-            return self.release_server(slot);
+            return if s.litter.is_empty() { self.release_server(slot) } else { self.tidy(slot) };
         }
         let (step, sql): (Reset, &[u8]) = if s.ledger.is_clean() {
             (Reset::Discard, b"DISCARD ALL")
@@ -344,15 +345,18 @@ impl Core {
         let Some(s) = self.servers.get_mut(slot as usize) else {
             return;
         };
-        let mut sql = Vec::new();
+        s.state = ServerState::Resetting { step: Reset::Tidy };
+        s.error = None;
+        let mut out = Vec::new();
+        // By messages and not by DEALLOCATE, which fails if the client's mistake was discarded.
         for name in std::mem::take(&mut s.litter) {
-            sql.extend_from_slice(b"DEALLOCATE \"");
-            for b in name.iter() {
-                sql.extend(std::iter::repeat_n(*b, if *b == b'"' { 2 } else { 1 }));
-            }
-            sql.extend_from_slice(b"\";");
+            s.ledger.sent(frontend::CLOSE);
+            frontend::write_close(&mut out, frontend::Target::Statement, &name);
         }
-        self.reset(slot, Reset::Tidy, &sql);
+        s.ledger.sent(frontend::SYNC);
+        s.shelf.synced();
+        out.extend_from_slice(&frontend::SYNC_BYTES);
+        self.send(ConnId::Server(slot), out);
     }
 
     fn reset(&mut self, slot: u32, step: Reset, sql: &[u8]) {
@@ -378,7 +382,17 @@ impl Core {
         }
         match step {
             Reset::Rollback { discard: true } => self.reset(slot, Reset::Discard, b"DISCARD ALL"),
-            Reset::Rollback { discard: false } | Reset::Tidy => self.release_server(slot),
+            Reset::Rollback { discard: false } => {
+                if std::mem::take(&mut s.stirred) {
+                    s.shelf.stir();
+                }
+                if std::mem::take(&mut s.changed_catalog) {
+                    // What its statements refer to may never have been.
+                    s.pool.catalog_changed();
+                }
+                if s.litter.is_empty() { self.release_server(slot) } else { self.tidy(slot) }
+            }
+            Reset::Tidy => self.release_server(slot),
             Reset::Discard => {
                 s.tainted = false;
                 s.shelf.clear();

@@ -81,10 +81,20 @@ pub struct Server {
     pub(super) shelf: Shelf,
     /// Names of statements that must be removed before another client gets it.
     pub(super) litter: Vec<Box<[u8]>>,
+    /// Its transaction may have changed what names and constants stand for.
+    pub(super) stirred: bool,
     /// Its transaction has changed the catalogs.
     pub(super) changed_catalog: bool,
     /// What went wrong while settings were put on it: the body of the ErrorResponse.
     pub(super) error: Option<Vec<u8>>,
+}
+
+impl Server {
+    /// What names and constants stand for may be another matter from here on, and again at the end of the transaction.
+    pub(super) fn stir(&mut self) {
+        self.shelf.stir();
+        self.stirred = true;
+    }
 }
 
 impl Core {
@@ -114,6 +124,7 @@ impl Core {
             blocked: false,
             shelf: Shelf::default(),
             litter: Vec::new(),
+            stirred: false,
             changed_catalog: false,
             error: None,
         });

@@ -9,7 +9,7 @@ use super::Core;
 use super::client::{Client, Pin};
 use super::server::Server;
 use pgusher_session::ledger::{Event, Given, Mark};
-use pgusher_session::statements::{Change, Key, Library, Own, Placed, Presence, Statement, Unnamed};
+use pgusher_session::statements::{Change, Key, Library, Own, Placed, Presence, Statement, Unnamed, stirs};
 use pgusher_wire::frontend::{self, Target};
 use pgusher_wire::scan::Head;
 use pgusher_wire::{TxStatus, backend};
@@ -58,6 +58,13 @@ impl Core {
         if s.ledger.is_discarding() {
             return Edit::Keep;
         }
+        if c.discards {
+            // What its names stand for is known when the server has answered.
+            if s.ledger.owes_ready() {
+                return Edit::Wait;
+            }
+            c.discards = false;
+        }
         let Client { own, settings, pin, serial, .. } = c;
         let version = s.pool.catalog_version();
         let mut settings = settings.as_ref().map_or(0, |s| s.planning());
@@ -105,8 +112,12 @@ impl Core {
             None => Edit::Keep,
             Some(own) => {
                 own.unnamed = Unnamed::None;
-                let name = if own.has_names() && head.is_complete() { deallocated(head.body) } else { None };
+                s.shelf.forget_unnamed();
+                let may_deallocate = head.is_complete() && (own.has_names() || s.ledger.owes_ready());
+                let name = if may_deallocate { deallocated(head.body) } else { None };
                 match name {
+                    // Whether there is one is known when the server has answered.
+                    Some(name) if s.ledger.owes_ready() && (c.discards || s.shelf.is_open(&name)) => return Edit::Wait,
                     Some(name) if own.get(&name).is_some() && s.ledger.status() != TxStatus::Failed => {
                         own.set(&name, None);
                         forget_nobody(s, &mut self.patch);
@@ -117,6 +128,12 @@ impl Core {
                 }
             }
         };
+        if c.own.is_some() {
+            c.discards |= discards(head.body);
+        }
+        if !s.shelf.is_empty() && stirs(head.body) {
+            s.stir();
+        }
         s.ledger.sent(head.tag);
         edit
     }
@@ -168,9 +185,10 @@ impl Desk<'_> {
             if head.body.first() != Some(&0) {
                 return None;
             }
-            self.own.unnamed = Unnamed::There;
+            let change = self.own.set_unnamed(Unnamed::There);
             self.server.shelf.set_unnamed(None);
-            return Some(self.keep(head.tag));
+            self.mark(Mark::Passed, change, Placed::Unnamed);
+            return Some(Edit::Replace(0));
         }
         let Some((name, tail)) = cut(head.body) else { return Some(self.keep(head.tag)) };
         if !name.is_empty() && self.is_open(name) {
@@ -263,6 +281,13 @@ impl Desk<'_> {
         }
         let found = self.resolve(name);
         self.server.ledger.sent(head.tag);
+        let statement = match (&self.own.unnamed, name) {
+            (Unnamed::Statement(statement), b"") => Some(statement),
+            _ => self.own.get(name),
+        };
+        if statement.is_some_and(|s| s.stirs) {
+            self.server.stir();
+        }
         let Some(key) = found else { return Edit::Replace(0) };
         let new = key.name();
         let length = 4 + head.body_len - name.len() + new.len();
@@ -307,7 +332,14 @@ impl Desk<'_> {
     /// or will say itself that there is none.
     fn resolve(&mut self, name: &[u8]) -> Option<Key> {
         if !name.is_empty() {
-            let statement = self.own.get(name)?.clone();
+            let Some(statement) = self.own.get(name).cloned() else {
+                if self.server.litter.iter().any(|litter| **litter == *name) {
+                    // What is there under this name is not the client's.
+                    self.write_close(name);
+                    self.mark(Mark::Own, Change::Nothing, Placed::Nothing);
+                }
+                return None;
+            };
             let key = self.key(&statement);
             match self.server.shelf.look(key, self.version) {
                 Presence::Here => return Some(key),
@@ -348,6 +380,11 @@ impl Desk<'_> {
     }
 
     fn put(&mut self, key: Key, statement: &Arc<Statement>, mark: Mark, change: Change) {
+        if self.server.shelf.is_unsettled(key) {
+            // It may be here still, or again.
+            self.write_close(&key.name());
+            self.mark(Mark::Own, Change::Nothing, Placed::Nothing);
+        }
         write_parse_tail(self.patch, &key.name(), &statement.tail);
         let placed = self.server.shelf.put(key, self.version);
         self.mark(mark, change, placed);
@@ -424,6 +461,12 @@ fn deallocated(text: &[u8]) -> Option<Vec<u8>> {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$') || *b >= 0x80;
     (!rest.is_empty() && !rest.eq_ignore_ascii_case(b"all") && rest.iter().all(plain))
         .then(|| rest.to_ascii_lowercase())
+}
+
+/// May the text discard all statements? In doubt, yes.
+fn discards(text: &[u8]) -> bool {
+    let has = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    has(b"discard") || has(b"deallocate")
 }
 
 /// What is behind a keyword and white space.
