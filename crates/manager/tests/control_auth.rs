@@ -289,3 +289,35 @@ fn limits_without_measure() {
         assert!(text.contains("between 1 and 262143"), "{text}");
     }
 }
+
+/// What the server takes away from a user counts for new clients soon, though there are connections that it let in before.
+#[test]
+fn what_is_taken_away_is_taken_away_here() {
+    let soon = Duration::from_secs(15);
+    let server = strict();
+    let own = format!("{} password='{PASSWORD}'", server.conninfo("postgres", "app"));
+    let overrides = Overrides { auth: Some(AuthMethod::Server), ..overrides(1, 2) };
+    let managers = [start(&server, "postgres", 1, ""), manager_at(&own, "", &overrides)];
+    let logs_in = |manager: &Manager| connect(manager, "app", PASSWORD).map(drop);
+    let change = |sql: &str| server.psql("postgres", sql).unwrap();
+    let all = |what: &str, expected: Result<(), &str>| {
+        for (at, manager) in managers.iter().enumerate() {
+            eventually(soon, &format!("{what} ({at})"), || match (logs_in(manager), expected) {
+                (Ok(()), Ok(())) => true,
+                (Err((state, _)), Err(expected)) => state.starts_with(expected),
+                _ => false,
+            });
+        }
+    };
+    all("before", Ok(()));
+    change("revoke connect on database postgres from public");
+    all("no CONNECT", Err("42501"));
+    change("grant connect on database postgres to public");
+    all("CONNECT again", Ok(()));
+    change("alter role app nologin");
+    all("NOLOGIN", Err("28"));
+    change("alter role app login");
+    all("LOGIN again", Ok(()));
+    change("set password_encryption = 'scram-sha-256'; alter role app password 'another'");
+    all("another password", Err("28"));
+}

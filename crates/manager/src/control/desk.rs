@@ -203,12 +203,31 @@ impl Desk {
 
     /// The server asks this user in this way. What can the client's answer be checked against?
     fn asked(&self, user: &str, database: &str, asked: Asked) -> Facts {
-        if let Some(facts) = self.configured(user) {
-            return facts;
+        if let Some(Login::Password(password)) = self.shared.config.login_for(user) {
+            match self.objection(user, database, &Login::Password(password.clone())) {
+                // The password of the configuration serves for its user: the client must know it, too.
+                None => {
+                    if let Some(facts) = self.by_password(user, &password) {
+                        return facts;
+                    }
+                }
+                // It is not the right one any more.
+                Some(report) if report.sqlstate.starts_with("28") => {}
+                Some(report) => return Facts::Refuse(report),
+            }
         }
         // Who asks in clear text may have the password judged by somebody else (LDAP, PAM, RADIUS).
         if asked == Asked::Plain {
             return Facts::AskServer;
+        }
+        // A password alone is not all that the server asks of a client (CONNECT on the database, for one). Where we have what
+        // it takes, it is asked to the end.
+        let pool = self.shared.pools().into_iter().find(|p| *p.user == *user && *p.database == *database);
+        if let Some(login) = pool.and_then(|pool| pool.login.load_full()) {
+            match self.objection(user, database, &login) {
+                Some(report) if !report.sqlstate.starts_with("28") => return Facts::Refuse(report),
+                _ => {}
+            }
         }
         match (self.verifiers.look_up(&self.shared, user), asked) {
             (Found::Unreadable, _) => self.still_accepted(user, database).unwrap_or(Facts::AskServer),
@@ -253,12 +272,12 @@ impl Desk {
         accepted.insert(user.into(), login);
     }
 
-    /// The password of the connection string serves for its user: the client must know it, too.
-    fn configured(&self, user: &str) -> Option<Facts> {
-        match self.shared.config.login_for(user)? {
-            Login::Password(password) => self.by_password(user, &password),
-            Login::Keys { .. } | Login::Md5(_) => None,
-        }
+    /// What the server says against a login that we could make in the name of this user. That it is full, or cannot be reached,
+    /// speaks against nobody.
+    fn objection(&self, user: &str, database: &str, login: &Login) -> Option<Report> {
+        let report = self.probe(user, database, Some(login)).1.err()?;
+        let state = &report.sqlstate;
+        (!speaks_against_server(state) && !state.starts_with("53")).then_some(report)
     }
 
     fn by_password(&self, user: &str, password: &Password) -> Option<Facts> {
