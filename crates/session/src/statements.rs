@@ -16,8 +16,9 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// The most bytes of a statement's name that count, as in the server (NAMEDATALEN).
 pub const MAX_NAME: usize = 63;
-/// Statements of one client that have names, at most. Further ones are not shared.
-pub const MAX_NAMES: usize = 10_000;
+/// Statements of one client that have names, at most, and the bytes of their texts. Further ones are not shared.
+const MAX_NAMES: usize = 10_000;
+const MAX_NAMED_BYTES: usize = 16 << 20;
 
 /// Names a statement on all servers. Two different ones do not collide: the hash has a secret key and 128 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -156,6 +157,10 @@ pub fn stirs(text: &[u8]) -> bool {
 /// (src/backend/utils/adt/datetime.c)? In doubt, yes.
 fn is_of_its_moment(tail: &[u8]) -> bool {
     let text = tail.split(|b| *b == 0).next().unwrap_or_default();
+    if text.contains(&b'\\') {
+        // It may be spelled with escapes.
+        return true;
+    }
     let in_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'$' || b >= 0x80;
     let mut rest = text;
     while let Some(begin) = rest.iter().position(|b| in_word(*b)) {
@@ -180,6 +185,8 @@ fn is_of_its_moment(tail: &[u8]) -> bool {
 #[derive(Debug, Default)]
 pub struct Own {
     named: HashMap<Box<[u8]>, Arc<Statement>>,
+    /// Bytes of all texts that were given names since there were none.
+    bytes: usize,
     /// The unnamed statement.
     pub unnamed: Unnamed,
 }
@@ -214,15 +221,23 @@ impl Own {
 
     /// No further name can be kept.
     pub fn is_full(&self) -> bool {
-        self.named.len() >= MAX_NAMES
+        self.named.len() >= MAX_NAMES || self.bytes >= MAX_NAMED_BYTES
     }
 
     /// Sets or removes a name. Returns how to take it back.
     pub fn set(&mut self, name: &[u8], statement: Option<Arc<Statement>>) -> Change {
         let name: Box<[u8]> = short(name).into();
         let before = match statement {
-            Some(statement) => self.named.insert(name.clone(), statement),
-            None => self.named.remove(&name),
+            Some(statement) => {
+                self.bytes += statement.tail.len();
+                self.named.insert(name.clone(), statement)
+            }
+            None => {
+                let before = self.named.remove(&name);
+                let freed = before.as_ref().map_or(0, |s| s.tail.len());
+                self.bytes = if self.named.is_empty() { 0 } else { self.bytes.saturating_sub(freed) };
+                before
+            }
         };
         Change::Name { name, before }
     }
@@ -235,6 +250,7 @@ impl Own {
     /// DEALLOCATE ALL, DISCARD ALL: names are forgotten.
     pub fn forget_names(&mut self) {
         self.named = HashMap::new();
+        self.bytes = 0;
     }
 }
 
@@ -395,6 +411,8 @@ impl Shelf {
     #[inline]
     pub fn synced(&mut self) {
         self.batch = self.batch.wrapping_add(1);
+        // What a later batch uses is put here again if it has made room.
+        self.begin();
     }
 
     /// The unnamed statement is this one, or not known.
@@ -533,6 +551,7 @@ mod tests {
             "select 'Today 10:00'",
             "x 'yesterday'",
             "select timestamp 'tomorrow'",
+            "select U&'n\\006fw'::date",
         ] {
             assert!(is_of_its_moment(text.as_bytes()), "{text}");
             let mut library = library();

@@ -131,7 +131,7 @@ impl Core {
         if c.own.is_some() {
             c.discards |= discards(head.body);
         }
-        if !s.shelf.is_empty() && stirs(head.body) {
+        if !s.shelf.is_empty() && (!head.is_complete() || stirs(head.body)) {
             s.stir();
         }
         s.ledger.sent(head.tag);
