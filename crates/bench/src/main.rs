@@ -133,6 +133,15 @@ impl Bench {
     }
 
     fn run(mut self) -> Result<()> {
+        let full = self.options.only.is_empty() && !self.options.quick;
+        let output = match self.options.output.take() {
+            Some(path) => Some(path),
+            None if full => Some(PathBuf::from("docs/benchmarks.md")),
+            None => None,
+        };
+        if let Some(path) = &output {
+            report::check(path)?;
+        }
         let prepared = match target::pgbouncer_version() {
             Ok(version) => version >= (1, 21),
             Err(error) => {
@@ -174,12 +183,6 @@ impl Bench {
         ));
         let text = findings.markdown();
         println!("{text}");
-        let full = self.options.only.is_empty() && !self.options.quick;
-        let output = match self.options.output.take() {
-            Some(path) => Some(path),
-            None if full => Some(PathBuf::from("docs/benchmarks.md")),
-            None => None,
-        };
         if let Some(path) = output {
             report::write(&path, &text)?;
             eprintln!("wrote {}", path.display());

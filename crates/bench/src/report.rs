@@ -243,16 +243,28 @@ fn spread(spread: Option<Spread>) -> String {
 /// # Errors
 /// When the file has lost a marker, or cannot be written.
 pub(crate) fn write(path: &Path, generated: &str) -> Result<()> {
+    let new = compose(path, generated)?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, new).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Says before a long run what [`write`] would say after it.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn check(path: &Path) -> Result<()> {
+    compose(path, "").map(|_| ())
+}
+
+fn compose(path: &Path, generated: &str) -> Result<String> {
     let old = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => format!("{TEMPLATE}{BEGIN}\n{END}\n"),
         Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
     };
-    let new = place(&old, generated).with_context(|| format!("in {}", path.display()))?;
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    fs::write(path, new).with_context(|| format!("writing {}", path.display()))
+    place(&old, generated).with_context(|| format!("in {}", path.display()))
 }
 
 fn place(old: &str, generated: &str) -> Result<String> {
