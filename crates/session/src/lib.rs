@@ -1,5 +1,5 @@
 //! One logical session as the manager sees it, without I/O: what the server still owes ([`ledger`]), which values the
-//! session's settings have ([`settings`]).
+//! session's settings have ([`settings`]), and what it has prepared ([`statements`]).
 //!
 //! The session keeps the truth; a physical connection is made to agree with it before it is used.
 
