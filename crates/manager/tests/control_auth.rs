@@ -321,3 +321,15 @@ fn what_is_taken_away_is_taken_away_here() {
     change("set password_encryption = 'scram-sha-256'; alter role app password 'another'");
     all("another password", Err("28"));
 }
+
+#[test]
+fn a_number_of_clients_that_cancel_keys_cannot_tell_apart_is_refused() {
+    for (clients, right) in [("0", false), ("16777216", false), ("16777215", true)] {
+        let toml = format!("server = \"postgres://localhost/x\"\nmax_clients = {clients}");
+        let refusal = Config::from_toml(&toml, &Overrides::default()).err().map(|e| e.to_string());
+        assert_eq!(refusal.is_none(), right, "{clients}");
+        if let Some(text) = refusal {
+            assert!(text.contains("max_clients must be between 1 and 16777215"), "{text}");
+        }
+    }
+}

@@ -24,6 +24,8 @@ pub const DEFAULT_PORT: u16 = 6432;
 
 /// More connections than this no server allows (max_connections).
 const MAX_POOL_SIZE: usize = 262_143;
+/// What a client is told as its process id names its place in 24 bits; see `core/cancel.rs`.
+const MAX_CLIENTS: usize = 0x00ff_ffff;
 
 /// Something in the configuration is wrong; says what.
 #[derive(Debug, thiserror::Error)]
@@ -176,6 +178,10 @@ impl Config {
         if !(1..=MAX_POOL_SIZE).contains(&pool_size) {
             return Err(ConfigError(format!("pool_size must be between 1 and {MAX_POOL_SIZE}, not {pool_size}")));
         }
+        let max_clients = file.max_clients.unwrap_or(20_000);
+        if !(1..=MAX_CLIENTS).contains(&max_clients) {
+            return Err(ConfigError(format!("max_clients must be between 1 and {MAX_CLIENTS}, not {max_clients}")));
+        }
         let min_pool_size = overrides.min_pool_size.or(file.min_pool_size);
         if let Some(min) = min_pool_size.filter(|min| *min > pool_size) {
             return Err(ConfigError(format!("min_pool_size ({min}) must not be greater than pool_size ({pool_size})")));
@@ -196,7 +202,7 @@ impl Config {
             statement_reuse: file.statement_reuse.unwrap_or(StatementReuse::On),
             statements_per_server: file.statements_per_server.unwrap_or(500).max(1),
             pool_mode: overrides.pool_mode.or(file.pool_mode).unwrap_or(PoolMode::Transaction),
-            max_clients: file.max_clients.unwrap_or(20_000),
+            max_clients,
             max_pools: file.max_pools.unwrap_or(1_000),
             max_cancels: file.max_cancels.unwrap_or(100),
             timeouts,
