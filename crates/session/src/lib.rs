@@ -3,9 +3,13 @@
 //!
 //! The session keeps the truth; a physical connection is made to agree with it before it is used.
 
+pub mod aspects;
 pub mod ledger;
+pub mod live;
+pub mod plan;
 pub mod settings;
 pub mod statements;
 
+pub use aspects::{Aspects, Pins};
 pub use ledger::Ledger;
 pub use settings::Settings;

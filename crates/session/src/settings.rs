@@ -4,19 +4,22 @@
 //! replay`] gives the statement that makes it agree. Names are compared as the server does, without regard to case.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Startup parameters that are no settings (src/backend/tcop/backend_startup.c, ProcessStartupPacket).
 const NOT_SETTINGS: [&[u8]; 4] = [b"user", b"database", b"options", b"replication"];
 
-/// Names and values, sorted by name, each name once.
+/// Names in lower case and values, sorted by name, each name once.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Hash)]
 pub struct Settings {
     values: Box<[(Box<str>, Box<str>)]>,
     /// See [`Settings::planning`].
     planning: u64,
+    /// See [`Settings::reading`].
+    standard_strings: Option<bool>,
+    ascii_apart: Option<bool>,
 }
 
 /// Why a startup packet's settings are refused.
@@ -77,14 +80,14 @@ impl Settings {
         }
         let mut values: Vec<(Box<str>, Box<str>)> = Vec::with_capacity(pairs.len());
         for (name, value) in pairs {
-            match values.iter_mut().find(|(n, _)| n.eq_ignore_ascii_case(&name)) {
+            let name = name.to_ascii_lowercase();
+            match values.iter_mut().find(|(n, _)| **n == *name) {
                 Some(entry) => entry.1 = value.into(),
                 None => values.push((name.into(), value.into())),
             }
         }
-        values.sort_by_key(|(name, _)| name.to_ascii_lowercase());
-        let planning = planning(&values);
-        Ok(Self { values: values.into(), planning })
+        values.sort();
+        Ok(Self::sorted(values))
     }
 
     /// Names and values in order of name.
@@ -108,18 +111,92 @@ impl Settings {
         self.values.is_empty()
     }
 
+    /// These with another value for `name`.
+    ///
+    /// # Errors
+    /// [`SettingsError::TooLarge`].
+    pub fn with(&self, name: &str, value: &str) -> Result<Self, SettingsError> {
+        let mut set = self.without(name);
+        if name.eq_ignore_ascii_case(ROLE) && value.eq_ignore_ascii_case("none") {
+            return Ok(set);
+        }
+        let size: usize = set.iter().map(|(n, v)| n.len() + v.len()).sum();
+        if size + name.len() + value.len() > MAX_BYTES {
+            return Err(SettingsError::TooLarge);
+        }
+        let mut values = std::mem::take(&mut set.values).into_vec();
+        let name: Box<str> = name.to_ascii_lowercase().into();
+        let at = values.partition_point(|(n, _)| *n < name);
+        values.insert(at, (name, value.into()));
+        Ok(Self::sorted(values))
+    }
+
+    /// These without `name`. Without a session authorization there is no role either, nor with another one
+    /// (src/backend/utils/init/miscinit.c, SetSessionAuthorization).
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        let both = name.eq_ignore_ascii_case(AUTHORIZATION);
+        let gone = |n: &str| n.eq_ignore_ascii_case(name) || (both && n.eq_ignore_ascii_case(ROLE));
+        Self::sorted(self.values.iter().filter(|(n, _)| !gone(n)).cloned().collect())
+    }
+
+    /// Those that RESET ALL leaves: role and session authorization.
+    #[must_use]
+    pub fn roles(&self) -> Self {
+        Self::sorted(self.values.iter().filter(|(n, _)| is_role(n)).cloned().collect())
+    }
+
+    /// These, with role and session authorization of another set.
+    ///
+    /// # Errors
+    /// [`SettingsError::TooLarge`].
+    pub fn and_roles_of(&self, other: &Self) -> Result<Self, SettingsError> {
+        let own = self.values.iter().filter(|(n, _)| !is_role(n));
+        let roles = other.values.iter().filter(|(n, _)| is_role(n));
+        Self::from_pairs(own.chain(roles).map(|(n, v)| (String::from(&**n), String::from(&**v))).collect())
+    }
+
+    /// How texts of a session with these settings have to be read; `None` where they do not say it.
+    #[inline]
+    #[must_use]
+    pub fn reading(&self) -> (Option<bool>, Option<bool>) {
+        (self.standard_strings, self.ascii_apart)
+    }
+
+    fn sorted(values: Vec<(Box<str>, Box<str>)>) -> Self {
+        let planning = planning(&values);
+        let find = |name: &str| values.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| &**v);
+        let standard_strings = find("standard_conforming_strings").map(is_on);
+        let ascii_apart = find("client_encoding").map(|name| pgusher_sql::encoding_keeps_ascii_apart(name));
+        Self { values: values.into(), planning, standard_strings, ascii_apart }
+    }
+
     /// The statements that turn a connection with the settings `from` into one with the settings `self`; empty if they are
     /// equal.
     ///
-    /// `set_config` and not SET: it takes a value as a startup packet does, also for lists like `search_path`.
+    /// `set_config` and not SET: it takes a value as a startup packet does, also for lists like `search_path`. Roles are left
+    /// first and taken last, because what a role may set is its own matter.
     pub fn replay(&self, from: &Self) -> String {
         let mut sql = String::new();
-        for (name, _) in from.iter().filter(|(name, _)| self.get(name).is_none()) {
+        if self == from {
+            return sql;
+        }
+        let had = |name: &str| from.get(name).is_some();
+        let (had_role, had_authorization) = (had(ROLE), had(AUTHORIZATION));
+        if had_authorization {
+            sql.push_str("RESET SESSION AUTHORIZATION;");
+        }
+        if had_role {
+            sql.push_str("RESET ROLE;");
+        }
+        for (name, _) in from.iter().filter(|(name, _)| !is_role(name) && self.get(name).is_none()) {
             sql.push_str("RESET ");
             push_name(&mut sql, name);
             sql.push(';');
         }
-        let mut changed = self.iter().filter(|(name, value)| from.get(name) != Some(value)).peekable();
+        let plain = self.iter().filter(|(name, value)| !is_role(name) && from.get(name) != Some(value));
+        let roles = [AUTHORIZATION, ROLE].into_iter().filter_map(|name| Some((name, self.get(name)?)));
+        let mut changed = plain.chain(roles).peekable();
         if changed.peek().is_some() {
             let mut separator = "SELECT ";
             for (name, value) in changed {
@@ -136,8 +213,21 @@ impl Settings {
     }
 }
 
+const ROLE: &str = "role";
+const AUTHORIZATION: &str = "session_authorization";
+
+fn is_role(name: &str) -> bool {
+    name.eq_ignore_ascii_case(ROLE) || name.eq_ignore_ascii_case(AUTHORIZATION)
+}
+
+/// A boolean as the server reads it (src/backend/utils/adt/bool.c); in doubt it is taken to be off.
+fn is_on(value: &str) -> bool {
+    let value = value.trim().to_ascii_lowercase();
+    !value.is_empty() && ["true", "yes", "on", "1"].iter().any(|word| word.starts_with(&*value)) && value != "o"
+}
+
 /// Settings that have no part in what a statement means or how it is planned. All others are taken to have one.
-const NOT_PLANNING: [&str; 9] = [
+const NOT_PLANNING: [&str; 11] = [
     "application_name",
     "client_connection_check_interval",
     "client_min_messages",
@@ -145,16 +235,23 @@ const NOT_PLANNING: [&str; 9] = [
     "idle_session_timeout",
     "lock_timeout",
     "log_min_duration_statement",
+    "pgusher.pin",
+    "pgusher.version",
     "statement_timeout",
     "transaction_timeout",
 ];
+
+/// Has a setting a part in what a statement means or how it is planned?
+#[must_use]
+pub fn is_planning(name: &str) -> bool {
+    !NOT_PLANNING.iter().any(|other| other.eq_ignore_ascii_case(name))
+}
 
 fn planning(values: &[(Box<str>, Box<str>)]) -> u64 {
     let mut hasher = siphasher::sip::SipHasher13::new();
     let mut any = false;
     for (name, value) in values {
-        let name = name.to_ascii_lowercase();
-        if !NOT_PLANNING.contains(&&*name) {
+        if is_planning(name) {
             any = true;
             (name, value).hash(&mut hasher);
         }
@@ -174,17 +271,21 @@ fn push_name(sql: &mut String, name: &str) {
     }
 }
 
-/// A string constant that means the same whatever `standard_conforming_strings` is.
+/// A string constant that means the same whatever `standard_conforming_strings` and `client_encoding` are.
 fn push_literal(sql: &mut String, value: &str) {
-    if value.contains('\\') {
+    if value.contains('\\') || !value.is_ascii() {
         sql.push('E');
     }
     sql.push('\'');
     for c in value.chars() {
-        if c == '\'' || c == '\\' {
+        if c.is_ascii() {
+            if c == '\'' || c == '\\' {
+                sql.push(c);
+            }
             sql.push(c);
+        } else {
+            let _ = write!(sql, "\\U{:08x}", u32::from(c));
         }
-        sql.push(c);
     }
     sql.push('\'');
 }
@@ -307,8 +408,11 @@ mod tests {
         let s = Settings::from_startup(p.iter().copied()).expect("valid");
         assert_eq!(
             s.iter().collect::<Vec<_>>(),
-            [("DateStyle", "ISO"), ("geqo", "off"), ("search_path", "a, b"), ("work_mem", "2MB")]
+            [("datestyle", "ISO"), ("geqo", "off"), ("search_path", "a, b"), ("work_mem", "2MB")]
         );
+        let s = set(&[("Standard_Conforming_Strings", "of"), ("client_encoding", "SJIS")]);
+        assert_eq!(s.reading(), (Some(false), Some(false)));
+        assert_eq!(set(&[("standard_conforming_strings", "TRUE")]).reading(), (Some(true), None));
         let p: [(&[u8], &[u8]); 1] = [(b"options", b"-B 10")];
         assert_eq!(Settings::from_startup(p.iter().copied()), Err(SettingsError::Switch("-B".into())));
     }
@@ -320,6 +424,13 @@ mod tests {
         assert_eq!(
             b.replay(&a),
             "RESET \"app\".\"c\";SELECT pg_catalog.set_config('b',E'it''s\\\\',false),pg_catalog.set_config('d','',false)"
+        );
+        assert_eq!(set(&[("a", "\u{e9}")]).replay(&set(&[])), "SELECT pg_catalog.set_config('a',E'\\U000000e9',false)");
+        let role = set(&[("role", "r"), ("work_mem", "1MB")]);
+        assert_eq!(
+            role.replay(&set(&[("session_authorization", "s"), ("role", "q"), ("work_mem", "2MB")])),
+            "RESET SESSION AUTHORIZATION;RESET ROLE;\
+             SELECT pg_catalog.set_config('work_mem','1MB',false),pg_catalog.set_config('role','r',false)"
         );
         assert_eq!(a.replay(&a), "");
         assert_eq!(set(&[]).replay(&a), "RESET \"a\";RESET \"app\".\"c\";RESET \"b\";");

@@ -1,0 +1,475 @@
+//! What the statements of a text will do to their session, found before they run.
+//!
+//! What a text says itself (SET, RESET, SAVEPOINT) becomes [`Action`]s, which count once the server has completed the statement.
+//! What only the server can know (what a function does, whether a lock was got) becomes doubt: [`Aspects`] that have to be asked
+//! before another client gets the physical connection. A text that does neither has no plan.
+
+use crate::aspects::{Aspects, Pins};
+use pgusher_sql::{
+    Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, OnCommit, Quick, SessionFunction, Statement,
+    Transaction, Utility, Value, Verb, Verdict,
+};
+
+/// A change of the session that counts when its statement has completed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// A setting gets this value, for the session.
+    Set {
+        /// Its name.
+        name: Box<str>,
+        /// Its value, as `set_config` takes it.
+        value: Box<str>,
+    },
+    /// A setting gets the value that the session began with.
+    Reset(Box<str>),
+    /// All settings do, but for role and session authorization.
+    ResetAll,
+    /// A setting gets a value for the rest of the transaction.
+    Local {
+        /// Its name; empty if it is not known.
+        name: Box<str>,
+        /// Its value; `None` if only the server knows it.
+        value: Option<Box<str>>,
+    },
+    /// SAVEPOINT
+    Savepoint(Box<str>),
+    /// RELEASE SAVEPOINT
+    Release(Box<str>),
+    /// ROLLBACK TO SAVEPOINT
+    RollbackTo(Box<str>),
+    /// DISCARD ALL
+    DiscardAll,
+    /// DISCARD SEQUENCES
+    DiscardSequences,
+}
+
+/// What a text does to its session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// What each of its statements does, in order. Empty if the statements are not known.
+    pub steps: Box<[Box<[Action]>]>,
+    /// What has to be asked of the server.
+    pub doubts: Aspects,
+    /// What has to be asked if it keeps the client on its server: it may have ended.
+    pub ends: Aspects,
+    /// What keeps the client on its server from here on.
+    pub pins: Pins,
+    /// Functions of which nothing is known but their names.
+    pub functions: Box<[Box<str>]>,
+    /// Settings with these names, which the server does not list, may have been made.
+    pub placeholders: Box<[Box<str>]>,
+    /// What names and constants of later statements stand for may change, in a way that no action tells.
+    pub stirs: bool,
+    /// It may discard prepared statements.
+    pub discards: bool,
+    /// It runs a statement that was prepared under this name.
+    pub executes: Option<Box<str>>,
+    /// It changes what new sessions begin with (ALTER ROLE ... SET).
+    pub defaults: bool,
+    /// It reads what nextval has left in the session.
+    pub reads_sequence: bool,
+    /// It runs nextval or setval.
+    pub writes_sequence: bool,
+}
+
+impl Plan {
+    /// The plan of a text of which nothing is known.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self { doubts: Aspects::ALL, stirs: true, discards: true, ..Self::default() }
+    }
+
+    /// Is there anything that counts only when the server has completed it?
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        self.steps.iter().any(|step| !step.is_empty())
+    }
+}
+
+/// How a session's texts have to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Reading {
+    /// `standard_conforming_strings` is on.
+    pub standard_strings: bool,
+    /// In the client's encoding, a byte that looks like ASCII is ASCII.
+    pub ascii_apart: bool,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { standard_strings: true, ascii_apart: true }
+    }
+}
+
+/// Reads texts. Each worker has one of its own.
+#[derive(Debug)]
+pub struct Reader {
+    cache: Cache,
+}
+
+/// What was found out about a text.
+#[derive(Debug)]
+pub enum Read {
+    /// It leaves the session as it is.
+    Plain,
+    /// It begins a transaction, and does nothing else.
+    Begin,
+    /// It ends a transaction, and does nothing else.
+    End,
+    /// It does this.
+    Plan(Box<Plan>),
+}
+
+impl Reader {
+    /// One that has read nothing. All of a process may have the same `secret`, which nobody else may know.
+    #[must_use]
+    pub fn new(secret: [u8; 16]) -> Self {
+        let (a, b) = secret.split_at(8);
+        let number = |half: &[u8]| half.iter().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+        Self { cache: Cache::new(Key::new(number(a), number(b)), Bounds::default()) }
+    }
+
+    /// What the text, without its zero byte, does.
+    pub fn read(&mut self, text: &[u8], reading: Reading) -> Read {
+        if !reading.ascii_apart && !text.is_ascii() {
+            return Read::Plan(Box::new(Plan::unknown()));
+        }
+        let verdict = self.cache.judge(text, reading.standard_strings);
+        match verdict.quick {
+            Quick::PlainRead | Quick::PlainWrite => Read::Plain,
+            Quick::Begin => Read::Begin,
+            Quick::Commit | Quick::Rollback => Read::End,
+            Quick::NeedsFacts => match plan_of(&verdict) {
+                Some(plan) => Read::Plan(Box::new(plan)),
+                None => Read::Plain,
+            },
+        }
+    }
+}
+
+/// The plan that follows from facts; `None` if the text does nothing to its session.
+fn plan_of(verdict: &Verdict) -> Option<Plan> {
+    let Some(Ok(facts)) = &verdict.facts else { return Some(Plan::unknown()) };
+    let plan = plan_of_facts(facts);
+    (plan != Plan { steps: plan.steps.clone(), ..Plan::default() } || plan.has_actions()).then_some(plan)
+}
+
+fn plan_of_facts(facts: &Facts) -> Plan {
+    let mut plan = Plan::default();
+    let mut steps = Vec::with_capacity(facts.statements().len());
+    let mut functions: Vec<Box<str>> = Vec::new();
+    for statement in facts.statements() {
+        steps.push(step_of(statement, &mut plan));
+        for function in statement.unknown_functions() {
+            if !functions.contains(&function.name.name) {
+                functions.push(function.name.name.clone());
+            }
+        }
+    }
+    plan.steps = steps.into();
+    plan.functions = functions.into();
+    plan
+}
+
+fn step_of(statement: &Statement, plan: &mut Plan) -> Box<[Action]> {
+    let mut actions = Vec::new();
+    if let Kind::Utility(Utility::Transaction(transaction)) = &statement.kind {
+        match transaction {
+            Transaction::Savepoint(name) => actions.push(Action::Savepoint(name.clone())),
+            Transaction::Release(name) => actions.push(Action::Release(name.clone())),
+            Transaction::RollbackTo(name) => actions.push(Action::RollbackTo(name.clone())),
+            Transaction::Begin(_)
+            | Transaction::Commit { .. }
+            | Transaction::Rollback { .. }
+            | Transaction::Prepare(_)
+            | Transaction::CommitPrepared(_)
+            | Transaction::RollbackPrepared(_) => {}
+        }
+    }
+    let mut is_block = false;
+    for effect in &statement.effects {
+        is_block |= matches!(effect, Effect::Do { .. });
+        effect_of(effect, &mut actions, plan);
+    }
+    if statement.opaque && !is_block {
+        // What the expressions of a definition run is not known.
+        plan.doubts |= Aspects::ALL;
+    }
+    actions.into()
+}
+
+fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
+    match effect {
+        Effect::Set(set) => set_of(set, actions, plan),
+        Effect::Reset(Some(name)) => actions.push(Action::Reset(name.clone())),
+        Effect::Reset(None) => actions.push(Action::ResetAll),
+        Effect::TransactionModes(_) | Effect::Snapshot(_) | Effect::Notify(_) | Effect::Fetch { .. } | Effect::Call => {}
+        Effect::Discard(Discard::All) => {
+            actions.push(Action::DiscardAll);
+            plan.ends = Aspects::ALL;
+            plan.discards = true;
+            plan.stirs = true;
+        }
+        Effect::Discard(Discard::Plans) => {}
+        Effect::Discard(Discard::Sequences) => actions.push(Action::DiscardSequences),
+        Effect::Discard(Discard::Temp) => {
+            plan.ends |= Aspects::TEMPORARY;
+            plan.stirs = true;
+        }
+        Effect::Prepare { .. } => plan.doubts |= Aspects::PREPARED,
+        Effect::Execute { name } => {
+            // It does what the statement does that was prepared.
+            plan.doubts |= Aspects::ALL.without(Aspects::PREPARED);
+            plan.stirs = true;
+            plan.executes = Some(name.clone());
+        }
+        Effect::Deallocate(name) => {
+            plan.ends |= Aspects::PREPARED;
+            plan.discards = true;
+            plan.stirs |= name.is_none();
+        }
+        Effect::Declare { hold, .. } => {
+            if *hold {
+                plan.doubts |= Aspects::CURSORS;
+            }
+        }
+        Effect::Close(_) => plan.ends |= Aspects::CURSORS,
+        Effect::Listen(_) => plan.doubts |= Aspects::CHANNELS,
+        Effect::Unlisten(_) => plan.ends |= Aspects::CHANNELS,
+        Effect::Load(_) => {
+            plan.pins |= Pins::LIBRARY;
+            plan.stirs = true;
+        }
+        Effect::Do { body, .. } => {
+            plan.doubts = Aspects::ALL;
+            plan.stirs = true;
+            plan.placeholders = dotted_names(body);
+        }
+        Effect::Temporary(temporary) => {
+            plan.stirs = true;
+            if temporary.on_commit != OnCommit::Drop {
+                plan.doubts |= Aspects::TEMPORARY;
+            }
+        }
+        Effect::Definition(definition) => match definition.verb {
+            Verb::Drop => {
+                plan.ends |= Aspects::TEMPORARY;
+                plan.stirs = true;
+            }
+            Verb::Defaults => plan.defaults = true,
+            Verb::Create | Verb::Alter => plan.stirs = true,
+            Verb::Describe => {}
+        },
+        Effect::SettingsView => {
+            plan.doubts |= Aspects::SETTINGS;
+            plan.stirs = true;
+        }
+        Effect::SetConfig { name, value, local, once } => set_config_of(name, value, local, *once, actions, plan),
+        Effect::Function { function, arguments: _ } => function_of(*function, plan),
+    }
+}
+
+/// Settings that concern the transaction only, whatever the form of SET.
+fn is_of_transaction(name: &str) -> bool {
+    ["transaction_isolation", "transaction_read_only", "transaction_deferrable"]
+        .iter()
+        .any(|setting| setting.eq_ignore_ascii_case(name))
+}
+
+fn set_of(set: &pgusher_sql::Set, actions: &mut Vec<Action>, plan: &mut Plan) {
+    if is_of_transaction(&set.name) {
+        return;
+    }
+    if set.name.eq_ignore_ascii_case("seed") {
+        plan.pins |= Pins::SEED;
+        return;
+    }
+    let name = set.name.clone();
+    match (&set.value, set.local) {
+        (Value::Text(value), false) => actions.push(Action::Set { name, value: value.clone() }),
+        (Value::Text(value), true) => actions.push(Action::Local { name, value: Some(value.clone()) }),
+        (Value::Default, false) => actions.push(Action::Reset(name)),
+        (_, true) => actions.push(Action::Local { name, value: None }),
+        (Value::Current | Value::Interval { .. }, false) => ask_setting(name, plan),
+    }
+}
+
+/// The value of this setting is the server's to say.
+fn ask_setting(name: Box<str>, plan: &mut Plan) {
+    plan.doubts |= Aspects::SETTINGS;
+    plan.stirs = true;
+    if name.contains('.') {
+        let mut names = std::mem::take(&mut plan.placeholders).into_vec();
+        names.push(name);
+        plan.placeholders = names.into();
+    }
+}
+
+fn set_config_of(
+    name: &Argument,
+    value: &Argument,
+    local: &Argument,
+    once: bool,
+    actions: &mut Vec<Action>,
+    plan: &mut Plan,
+) {
+    let (Some(setting), Some(local)) = (name.constant(), local.boolean()) else {
+        let for_transaction = local.boolean() == Some(true);
+        if for_transaction {
+            actions.push(Action::Local { name: Box::default(), value: None });
+            return;
+        }
+        match name.constant() {
+            Some(setting) => ask_setting(setting.into(), plan),
+            None => {
+                plan.pins |= Pins::SETTING;
+                plan.stirs = true;
+            }
+        }
+        return;
+    };
+    if is_of_transaction(setting) {
+        return;
+    }
+    let name: Box<str> = setting.into();
+    match (local, value) {
+        (true, Argument::Constant(value)) if once => actions.push(Action::Local { name, value: Some(value.clone()) }),
+        (true, _) => actions.push(Action::Local { name, value: None }),
+        (false, Argument::Constant(value)) if once => actions.push(Action::Set { name, value: value.clone() }),
+        (false, Argument::Null) if once => actions.push(Action::Reset(name)),
+        (false, _) => ask_setting(name, plan),
+    }
+}
+
+fn function_of(function: SessionFunction, plan: &mut Plan) {
+    use SessionFunction as F;
+    match function {
+        F::AdvisoryLock(LockSpan::Session) => plan.doubts |= Aspects::LOCKS,
+        F::AdvisoryUnlock | F::AdvisoryUnlockAll => plan.ends |= Aspects::LOCKS,
+        F::AdvisoryLock(LockSpan::Transaction)
+        | F::Notify
+        | F::LargeObject
+        | F::ReadsBackend
+        | F::ExportSnapshot
+        // Its own effect says more.
+        | F::SetConfig => {}
+        F::NextValue | F::SetValue => plan.writes_sequence = true,
+        F::CurrentValue | F::LastValue => plan.reads_sequence = true,
+        F::SetSeed => plan.pins |= Pins::SEED,
+        F::ReplicationOrigin | F::Backup | F::ForeignConnection => plan.pins |= Pins::EXTENSION,
+        F::RunsText => {
+            plan.doubts = Aspects::ALL;
+            plan.stirs = true;
+        }
+    }
+}
+
+/// Names with a dot in them, each once: a setting of the user's own may be among them. Bounded.
+pub fn dotted_names(text: &str) -> Box<[Box<str>]> {
+    const MOST: usize = 64;
+    let in_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.');
+    let mut names: Vec<Box<str>> = Vec::new();
+    for word in text.split(|c: char| !in_name(c)) {
+        let word = word.trim_matches('.');
+        let begins = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
+        if word.len() <= 128 && begins && word.contains('.') && !names.iter().any(|name| **name == *word) {
+            names.push(word.into());
+            if names.len() == MOST {
+                break;
+            }
+        }
+    }
+    names.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Option<Plan> {
+        match Reader::new([7; 16]).read(text.as_bytes(), Reading::default()) {
+            Read::Plain | Read::Begin | Read::End => None,
+            Read::Plan(plan) => Some(*plan),
+        }
+    }
+
+    fn actions(text: &str) -> Vec<Action> {
+        let plan = plan(text).unwrap_or_default();
+        assert_eq!(plan.doubts, Aspects::NONE, "{text}");
+        plan.steps.iter().flat_map(|step| step.to_vec()).collect()
+    }
+
+    fn set(name: &str, value: &str) -> Action {
+        Action::Set { name: name.into(), value: value.into() }
+    }
+
+    #[test]
+    fn what_a_text_says_itself() {
+        assert_eq!(actions("set app.tenant to '7'"), [set("app.tenant", "7")]);
+        assert_eq!(actions("SET search_path = a, \"B\""), [set("search_path", "a, \"B\"")]);
+        assert_eq!(actions("set timezone to default"), [Action::Reset("timezone".into())]);
+        assert_eq!(actions("select set_config('a.b', 'c', false)"), [set("a.b", "c")]);
+        let local = Action::Local { name: "a.b".into(), value: Some("c".into()) };
+        assert_eq!(actions("set local a.b = 'c'"), std::slice::from_ref(&local));
+        assert_eq!(actions("select set_config('a.b', 'c', true)"), [local]);
+        assert_eq!(actions("reset all"), [Action::ResetAll]);
+        assert_eq!(actions("rollback to s"), [Action::RollbackTo("s".into())]);
+        assert_eq!(actions("set role x"), [set("role", "x")]);
+        let several = plan("begin; set a.b = '1'; select 1; set a.b = '2'").expect("a plan");
+        assert_eq!(several.steps.iter().map(|s| s.len()).collect::<Vec<_>>(), [0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn what_is_plain() {
+        for text in [
+            "select 1",
+            "insert into t values (1)",
+            "begin",
+            "commit",
+            "set transaction read only",
+            "show all",
+            "notify a",
+            "fetch all from c",
+            "declare c cursor for select 1",
+            "select pg_advisory_xact_lock(1)",
+            "copy t from stdin",
+            "",
+            "truncate t",
+            "lock table t",
+            "set constraints all deferred",
+            "explain select 1",
+            "discard plans",
+        ] {
+            assert_eq!(plan(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_the_server_knows() {
+        let doubts = |text: &str| plan(text).map(|p| (p.doubts, p.ends, p.pins)).unwrap_or_default();
+        assert_eq!(doubts("select pg_advisory_lock(1)").0, Aspects::LOCKS);
+        assert_eq!(doubts("select pg_advisory_unlock(1)").1, Aspects::LOCKS);
+        assert_eq!(doubts("create temp table t (a int)").0, Aspects::ALL);
+        assert_eq!(doubts("select 1 as a into temp t").0, Aspects::TEMPORARY);
+        assert_eq!(doubts("listen a").0, Aspects::CHANNELS);
+        assert_eq!(doubts("prepare p as select 1").0, Aspects::PREPARED);
+        assert_eq!(doubts("declare c cursor with hold for select 1").0, Aspects::CURSORS);
+        assert_eq!(doubts("drop table t").1, Aspects::TEMPORARY);
+        assert_eq!(doubts("set x from current").0, Aspects::SETTINGS);
+        assert_eq!(doubts("select setseed(0.5)").2, Pins::SEED);
+        assert_eq!(doubts("select set_config($1, $2, false)").2, Pins::SETTING);
+        assert_eq!(doubts("complete nonsense").0, Aspects::ALL);
+        let block = plan("do $$ begin perform set_config('app.x', 'y', false); end $$").expect("a plan");
+        assert_eq!(block.doubts, Aspects::ALL);
+        assert_eq!(*block.placeholders, ["app.x".into()]);
+        assert_eq!(*plan("select my_function(1)").expect("a plan").functions, ["my_function".into()]);
+    }
+
+    #[test]
+    fn bytes_that_only_look_like_ascii() {
+        let reading = Reading { ascii_apart: false, ..Reading::default() };
+        let mut reader = Reader::new([7; 16]);
+        assert!(matches!(reader.read(b"select '\x83\x5c'", reading), Read::Plan(plan) if plan.doubts == Aspects::ALL));
+        assert!(matches!(reader.read(b"select 'a'", reading), Read::Plain));
+    }
+}
