@@ -11,6 +11,7 @@ pub mod auth;
 pub mod config;
 pub mod control;
 pub mod core;
+mod database;
 mod manager;
 pub mod shared;
 pub mod tls;

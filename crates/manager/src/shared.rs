@@ -3,10 +3,13 @@
 
 use crate::auth::{Asked, Known, Login};
 use crate::config::Config;
+use crate::database::Database;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pgusher_auth::{MockSecret, StoredSecret, UserList};
 use pgusher_pool::Pool;
 use pgusher_session::Settings;
+use pgusher_session::plan::Reading;
+use pgusher_session::routine::Routine;
 use pgusher_session::settings::{Interned, Interner};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -38,20 +41,43 @@ pub struct PoolEntry {
     pub refused: AtomicBool,
     /// When a client has asked for it last, in no unit.
     wanted: AtomicU64,
-    /// Counts the changes of the database's catalogs that were seen; shared by the pools of a database.
-    catalog: Arc<AtomicU32>,
+    /// What is known of the database; shared by its pools.
+    known: Arc<Database>,
 }
 
 impl PoolEntry {
     /// Changes with each change of the database's catalogs that is known.
     #[inline]
     pub fn catalog_version(&self) -> u32 {
-        self.catalog.load(Ordering::Relaxed)
+        self.known.version()
     }
 
     /// The database's catalogs have changed: statements that were parsed before may have to be parsed again.
     pub fn catalog_changed(&self) {
-        self.catalog.fetch_add(1, Ordering::Relaxed);
+        self.known.changed();
+    }
+
+    /// What a function of this name does to its session, if it is known.
+    pub fn routine(&self, name: &str) -> Option<Arc<Routine>> {
+        self.known.routine(name)
+    }
+
+    /// What was found out about a function; `version` is that of the catalogs when it was asked.
+    pub fn learn(&self, name: &str, routine: Routine, version: u32) {
+        self.known.learn(name, routine, version);
+    }
+
+    /// How a session's texts are read that has not said anything about it.
+    pub fn reading(&self) -> Reading {
+        let Some(welcome) = self.welcome.load_full() else { return Reading::default() };
+        let find = |name: &[u8]| {
+            let value = welcome.parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice());
+            value.and_then(|value| std::str::from_utf8(value).ok())
+        };
+        Reading {
+            standard_strings: find(b"standard_conforming_strings").is_none_or(|value| value == "on"),
+            ascii_apart: find(b"client_encoding").is_none_or(pgusher_sql::encoding_keeps_ascii_apart),
+        }
     }
 }
 
@@ -87,6 +113,8 @@ pub struct Shared {
     pub clients: AtomicUsize,
     /// Cancel requests under way.
     pub cancels: AtomicUsize,
+    /// Counts the changes of what new sessions begin with. Older physical connections are closed as they become free.
+    generation: AtomicU32,
     /// The manager shuts down; nothing new is begun.
     pub draining: AtomicBool,
     pools: RwLock<Pools>,
@@ -114,6 +142,7 @@ impl Shared {
             secret: rand::random(),
             clients: AtomicUsize::new(0),
             cancels: AtomicUsize::new(0),
+            generation: AtomicU32::new(0),
             draining: AtomicBool::new(false),
             pools: RwLock::default(),
             all_pools: ArcSwap::default(),
@@ -157,10 +186,10 @@ impl Shared {
             welcome: ArcSwapOption::empty(),
             refused: AtomicBool::new(false),
             wanted: AtomicU64::new(self.turns.fetch_add(1, Ordering::Relaxed)),
-            catalog: pools
+            known: pools
                 .get(database)
                 .and_then(|users| users.values().next())
-                .map(|pool| pool.catalog.clone())
+                .map(|pool| pool.known.clone())
                 .unwrap_or_default(),
         });
         pools.entry(database.into()).or_default().insert(user.into(), pool.clone());
@@ -209,6 +238,20 @@ impl Shared {
             known.remove(&key);
             known
         });
+    }
+
+    /// What new sessions begin with has changed (ALTER ROLE ... SET, ALTER DATABASE ... SET).
+    pub fn defaults_changed(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        for pool in self.pools() {
+            pool.welcome.store(None);
+        }
+    }
+
+    /// Changes when what new sessions begin with has changed.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
     }
 
     /// Counts a client in, unless there are too many.

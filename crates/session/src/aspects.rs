@@ -23,7 +23,9 @@ impl Aspects {
     pub const PREPARED: Self = Self(16);
     /// Cursors WITH HOLD.
     pub const CURSORS: Self = Self(32);
-    /// All of these.
+    /// Definitions of functions.
+    pub const FUNCTIONS: Self = Self(64);
+    /// All that a statement may change: not the definitions of functions, which are asked by name.
     pub const ALL: Self = Self(63);
 
     /// Is there none?
@@ -146,7 +148,7 @@ impl Pins {
     /// These, with the answer to what was `asked` in the place of what was known of it.
     #[must_use]
     pub const fn answered(self, asked: Aspects, found: Aspects) -> Self {
-        let asked = asked.without(Aspects::SETTINGS).0 as u16;
+        let asked = asked.without(Aspects::SETTINGS.union(Aspects::FUNCTIONS)).0 as u16;
         Self((self.0 & !asked) | (found.0 as u16 & asked))
     }
 

@@ -14,6 +14,9 @@
 //! among the others, so that replies are swallowed and given where they belong. What became of each mark, in the order in
 //! which they were booked, is told by [`Ledger::events`].
 //!
+//! What ends in one ReadyForQuery is a unit. Units are numbered, so that what is known of a statement when it is sent finds the
+//! replies to it.
+//!
 //! The ledger knows nothing of clients or sockets, and never looks into a body.
 
 use pgusher_wire::{TxStatus, backend, frontend};
@@ -32,6 +35,8 @@ enum Entry {
     CopyEnd(u32),
     /// A Parse or Close with a mark.
     Marked(Mark),
+    /// Messages of our own up to and with a ReadyForQuery. `heard`: what they report of settings is for the client.
+    Own { heard: bool },
 }
 
 /// What is special about a Parse or Close.
@@ -102,6 +107,12 @@ pub struct Ledger {
     doubt: bool,
     /// What became of marks since the caller last looked.
     events: Vec<Event>,
+    /// Units that were booked.
+    units: u32,
+    /// A unit went away in the middle: the numbers behind it are no longer those under which they were booked.
+    renumbered: bool,
+    /// A message of our own has failed.
+    own_failed: bool,
 }
 
 impl Default for Ledger {
@@ -115,6 +126,9 @@ impl Default for Ledger {
             uncertain_syncs: 0,
             doubt: false,
             events: Vec::new(),
+            units: 0,
+            renumbered: false,
+            own_failed: false,
         }
     }
 }
@@ -152,13 +166,49 @@ impl Ledger {
 
     /// Does the server owe a ReadyForQuery? It sends what it has gathered then.
     pub fn owes_ready(&self) -> bool {
-        self.owed.iter().any(|e| matches!(e, Entry::Query | Entry::Sync))
+        self.owed.iter().any(is_unit)
     }
 
     /// Entries that are open. Each needs a few bytes; a relay stops reading from a client whose ledger is long.
     #[inline]
     pub fn len(&self) -> usize {
         self.owed.len()
+    }
+
+    /// The number of the unit that what is sent now belongs to.
+    #[inline]
+    pub fn unit(&self) -> u32 {
+        self.units
+    }
+
+    /// The number of the unit that the server's next reply belongs to. It goes through all that is owed.
+    pub fn front_unit(&self) -> u32 {
+        self.units.wrapping_sub(self.owed.iter().filter(|e| is_unit(e)).count() as u32)
+    }
+
+    /// Have units changed their numbers since this was asked last?
+    #[inline]
+    pub fn take_renumbered(&mut self) -> bool {
+        std::mem::take(&mut self.renumbered)
+    }
+
+    /// Has a message of our own, booked by [`own`](Self::own), failed since this was asked last?
+    #[inline]
+    pub fn take_own_failed(&mut self) -> bool {
+        std::mem::take(&mut self.own_failed)
+    }
+
+    /// Does the server work on messages of our own, booked by [`own`](Self::own)?
+    #[inline]
+    pub fn is_own(&self) -> bool {
+        matches!(self.owed.front(), Some(Entry::Own { .. }))
+    }
+
+    /// Books messages of our own that end in a ReadyForQuery. The client sees none of the replies, but for what they report of
+    /// settings if it is to be `heard`. Only to be called while the connection is [quiet](Self::is_quiet).
+    pub fn own(&mut self, heard: bool) {
+        self.owed.push_back(Entry::Own { heard });
+        self.units = self.units.wrapping_add(1);
     }
 
     /// The server discards what it is sent, up to a Sync that has not been sent yet.
@@ -203,6 +253,7 @@ impl Ledger {
                 self.copy_is_over();
                 if !self.discarding {
                     self.owed.push_back(Entry::Query);
+                    self.units = self.units.wrapping_add(1);
                     self.batch_open = false;
                 }
             }
@@ -221,6 +272,7 @@ impl Ledger {
                     self.uncertain_syncs += 1;
                 } else {
                     self.owed.push_back(Entry::Sync);
+                    self.units = self.units.wrapping_add(1);
                     self.batch_open = false;
                     self.discarding = false;
                 }
@@ -266,6 +318,9 @@ impl Ledger {
 
     #[inline]
     fn settle(&mut self, tag: u8, status: TxStatus) -> Result<Verdict, Unexpected> {
+        if let Some(Entry::Own { heard }) = self.owed.front() {
+            return Ok(self.settle_own(tag, status, *heard));
+        }
         match tag {
             backend::DATA_ROW | backend::COPY_DATA => {
                 if self.front().is_none() {
@@ -317,6 +372,21 @@ impl Ledger {
             _ => return Err(Unexpected { tag }),
         }
         Ok(Verdict::Pass)
+    }
+
+    fn settle_own(&mut self, tag: u8, status: TxStatus, heard: bool) -> Verdict {
+        match tag {
+            backend::READY_FOR_QUERY => {
+                self.owed.pop_front();
+                self.skip_copy_ends();
+                self.status = status;
+            }
+            backend::ERROR_RESPONSE => self.own_failed = true,
+            backend::NOTIFICATION_RESPONSE => return Verdict::Pass,
+            backend::PARAMETER_STATUS if heard => return Verdict::Pass,
+            _ => {}
+        }
+        Verdict::Swallow
     }
 
     /// The entry that the reply at hand belongs to. What we give in front of it is given now.
@@ -397,7 +467,7 @@ impl Ledger {
             match entry {
                 Entry::Sync => return,
                 Entry::Marked(_) => self.events.push(Event::Undone),
-                Entry::Extended(_) | Entry::Query | Entry::CopyEnd(_) => {}
+                Entry::Extended(_) | Entry::Query | Entry::CopyEnd(_) | Entry::Own { .. } => {}
             }
             self.owed.pop_front();
         }
@@ -419,6 +489,8 @@ impl Ledger {
                 Some(Entry::Sync) => {
                     self.owed.remove(1);
                     self.uncertain_syncs += 1;
+                    self.units = self.units.wrapping_sub(1);
+                    self.renumbered |= self.owed.iter().skip(1).any(is_unit);
                 }
                 Some(Entry::CopyEnd(n)) => {
                     *n -= 1;
@@ -427,7 +499,7 @@ impl Ledger {
                     }
                     self.copy_in = false;
                 }
-                Some(Entry::Query | Entry::Extended(_) | Entry::Marked(_)) => self.copy_in = false,
+                Some(Entry::Query | Entry::Extended(_) | Entry::Marked(_) | Entry::Own { .. }) => self.copy_in = false,
                 None => break,
             }
         }
@@ -436,6 +508,11 @@ impl Ledger {
         }
         Ok(())
     }
+}
+
+/// Does it end in a ReadyForQuery?
+fn is_unit(entry: &Entry) -> bool {
+    matches!(entry, Entry::Query | Entry::Sync | Entry::Own { .. })
 }
 
 #[cfg(test)]
@@ -622,6 +699,47 @@ mod tests {
         for tag in b"NSAE" {
             assert!(Ledger::new().received(*tag, TxStatus::Idle).is_ok());
         }
+    }
+
+    #[test]
+    fn own_messages_are_swallowed_up_to_their_end() {
+        let mut ledger = Ledger::new();
+        ledger.own(false);
+        ledger.sent(b'Q');
+        let idle = TxStatus::Idle;
+        for tag in b"TDCSNE" {
+            assert_eq!(ledger.received(*tag, idle), Ok(Verdict::Swallow), "{}", *tag as char);
+        }
+        assert_eq!(ledger.received(b'A', idle), Ok(Verdict::Pass));
+        assert_eq!(ledger.received(b'Z', idle), Ok(Verdict::Swallow));
+        assert!(ledger.take_own_failed() && !ledger.take_own_failed());
+        assert_eq!(ledger.received(b'C', idle), Ok(Verdict::Pass));
+        assert_eq!(ledger.received(b'Z', idle), Ok(Verdict::Pass));
+        assert!(ledger.is_clean());
+        ledger.own(true);
+        assert_eq!(ledger.received(b'S', idle), Ok(Verdict::Pass));
+    }
+
+    #[test]
+    fn units_keep_their_numbers() {
+        let mut ledger = run(b"QPBES", &[]);
+        assert_eq!((ledger.front_unit(), ledger.unit()), (0, 2));
+        receive(&mut ledger, &tags("CZ"));
+        assert_eq!(ledger.front_unit(), 1);
+        // A Query that is discarded is none.
+        let mut ledger = run(b"PBEQPBES", &[]);
+        assert_eq!((ledger.front_unit(), ledger.unit()), (0, 2));
+        receive(&mut ledger, &tags("E"));
+        assert_eq!(ledger.front_unit(), 1);
+        receive(&mut ledger, &tags("Z"));
+        assert_eq!((ledger.front_unit(), ledger.unit()), (2, 2));
+        // A Sync that COPY swallows is none either: the batch goes on.
+        let mut ledger = run(b"PBES", &tags("12G"));
+        assert_eq!((ledger.front_unit(), ledger.unit(), ledger.take_renumbered()), (0, 0, false));
+        ledger.sent(b'c');
+        ledger.sent(b'S');
+        receive(&mut ledger, &tags("CZ"));
+        assert_eq!(ledger.front_unit(), 1);
     }
 
     #[test]

@@ -4,9 +4,11 @@
 //! The session keeps the truth; a physical connection is made to agree with it before it is used.
 
 pub mod aspects;
+pub mod audit;
 pub mod ledger;
 pub mod live;
 pub mod plan;
+pub mod routine;
 pub mod settings;
 pub mod statements;
 

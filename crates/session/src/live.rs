@@ -287,8 +287,7 @@ mod tests {
     #[test]
     fn local_values_are_told_apart() {
         let mut world = World::new(&[]);
-        let local =
-            |name: &str, value: &str| Action::Local { name: name.into(), value: Some(value.into()) };
+        let local = |name: &str, value: &str| Action::Local { name: name.into(), value: Some(value.into()) };
         world.act(local("statement_timeout", "1s"));
         assert_eq!(world.track.as_ref().map(|t| t.local()), Some(0));
         world.act(local("search_path", "a"));

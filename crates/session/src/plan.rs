@@ -5,10 +5,13 @@
 //! before another client gets the physical connection. A text that does neither has no plan.
 
 use crate::aspects::{Aspects, Pins};
+use crate::routine::Routine;
+use crate::settings::is_planning;
 use pgusher_sql::{
     Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, OnCommit, Quick, SessionFunction, Statement,
     Transaction, Utility, Value, Verb, Verdict,
 };
+use std::sync::Arc;
 
 /// A change of the session that counts when its statement has completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +63,8 @@ pub struct Plan {
     pub placeholders: Box<[Box<str>]>,
     /// What names and constants of later statements stand for may change, in a way that no action tells.
     pub stirs: bool,
+    /// One of its actions changes what names and constants of later statements stand for.
+    pub changes_meaning: bool,
     /// It may discard prepared statements.
     pub discards: bool,
     /// It runs a statement that was prepared under this name.
@@ -81,8 +86,8 @@ impl Plan {
 
     /// Is there anything that counts only when the server has completed it?
     #[must_use]
-    pub fn has_actions(&self) -> bool {
-        self.steps.iter().any(|step| !step.is_empty())
+    pub fn is_awaited(&self) -> bool {
+        self.changes_meaning || self.defaults || !self.pins.is_empty() || self.steps.iter().any(|step| !step.is_empty())
     }
 }
 
@@ -117,7 +122,7 @@ pub enum Read {
     /// It ends a transaction, and does nothing else.
     End,
     /// It does this.
-    Plan(Box<Plan>),
+    Plan(Arc<Plan>),
 }
 
 impl Reader {
@@ -132,7 +137,7 @@ impl Reader {
     /// What the text, without its zero byte, does.
     pub fn read(&mut self, text: &[u8], reading: Reading) -> Read {
         if !reading.ascii_apart && !text.is_ascii() {
-            return Read::Plan(Box::new(Plan::unknown()));
+            return Read::Plan(Arc::new(Plan::unknown()));
         }
         let verdict = self.cache.judge(text, reading.standard_strings);
         match verdict.quick {
@@ -140,7 +145,7 @@ impl Reader {
             Quick::Begin => Read::Begin,
             Quick::Commit | Quick::Rollback => Read::End,
             Quick::NeedsFacts => match plan_of(&verdict) {
-                Some(plan) => Read::Plan(Box::new(plan)),
+                Some(plan) => Read::Plan(Arc::new(plan)),
                 None => Read::Plain,
             },
         }
@@ -151,7 +156,7 @@ impl Reader {
 fn plan_of(verdict: &Verdict) -> Option<Plan> {
     let Some(Ok(facts)) = &verdict.facts else { return Some(Plan::unknown()) };
     let plan = plan_of_facts(facts);
-    (plan != Plan { steps: plan.steps.clone(), ..Plan::default() } || plan.has_actions()).then_some(plan)
+    (plan != Plan { steps: plan.steps.clone(), ..Plan::default() } || plan.is_awaited()).then_some(plan)
 }
 
 fn plan_of_facts(facts: &Facts) -> Plan {
@@ -160,15 +165,25 @@ fn plan_of_facts(facts: &Facts) -> Plan {
     let mut functions: Vec<Box<str>> = Vec::new();
     for statement in facts.statements() {
         steps.push(step_of(statement, &mut plan));
+        functions.extend(std::mem::take(&mut plan.functions));
         for function in statement.unknown_functions() {
             if !functions.contains(&function.name.name) {
                 functions.push(function.name.name.clone());
             }
         }
     }
+    plan.changes_meaning = steps.iter().flatten().any(changes_meaning);
     plan.steps = steps.into();
     plan.functions = functions.into();
     plan
+}
+
+fn changes_meaning(action: &Action) -> bool {
+    match action {
+        Action::Set { name, .. } | Action::Local { name, .. } | Action::Reset(name) => is_planning(name),
+        Action::ResetAll | Action::RollbackTo(_) | Action::DiscardAll => true,
+        Action::Savepoint(_) | Action::Release(_) | Action::DiscardSequences => false,
+    }
 }
 
 fn step_of(statement: &Statement, plan: &mut Plan) -> Box<[Action]> {
@@ -203,7 +218,8 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
         Effect::Set(set) => set_of(set, actions, plan),
         Effect::Reset(Some(name)) => actions.push(Action::Reset(name.clone())),
         Effect::Reset(None) => actions.push(Action::ResetAll),
-        Effect::TransactionModes(_) | Effect::Snapshot(_) | Effect::Notify(_) | Effect::Fetch { .. } | Effect::Call => {}
+        Effect::TransactionModes(_) | Effect::Snapshot(_) | Effect::Notify(_) | Effect::Fetch { .. } | Effect::Call => {
+        }
         Effect::Discard(Discard::All) => {
             actions.push(Action::DiscardAll);
             plan.ends = Aspects::ALL;
@@ -240,10 +256,13 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.pins |= Pins::LIBRARY;
             plan.stirs = true;
         }
-        Effect::Do { body, .. } => {
-            plan.doubts = Aspects::ALL;
-            plan.stirs = true;
-            plan.placeholders = dotted_names(body);
+        Effect::Do { language, body } => {
+            let block = Routine::of_block(language, body);
+            plan.doubts |= block.doubts;
+            plan.pins |= block.pins;
+            plan.stirs |= block.stirs;
+            plan.placeholders = block.placeholders;
+            plan.functions = block.calls;
         }
         Effect::Temporary(temporary) => {
             plan.stirs = true;
@@ -364,24 +383,6 @@ fn function_of(function: SessionFunction, plan: &mut Plan) {
     }
 }
 
-/// Names with a dot in them, each once: a setting of the user's own may be among them. Bounded.
-pub fn dotted_names(text: &str) -> Box<[Box<str>]> {
-    const MOST: usize = 64;
-    let in_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.');
-    let mut names: Vec<Box<str>> = Vec::new();
-    for word in text.split(|c: char| !in_name(c)) {
-        let word = word.trim_matches('.');
-        let begins = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
-        if word.len() <= 128 && begins && word.contains('.') && !names.iter().any(|name| **name == *word) {
-            names.push(word.into());
-            if names.len() == MOST {
-                break;
-            }
-        }
-    }
-    names.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,7 +390,7 @@ mod tests {
     fn plan(text: &str) -> Option<Plan> {
         match Reader::new([7; 16]).read(text.as_bytes(), Reading::default()) {
             Read::Plain | Read::Begin | Read::End => None,
-            Read::Plan(plan) => Some(*plan),
+            Read::Plan(plan) => Some(Plan::clone(&plan)),
         }
     }
 
@@ -460,8 +461,9 @@ mod tests {
         assert_eq!(doubts("select set_config($1, $2, false)").2, Pins::SETTING);
         assert_eq!(doubts("complete nonsense").0, Aspects::ALL);
         let block = plan("do $$ begin perform set_config('app.x', 'y', false); end $$").expect("a plan");
-        assert_eq!(block.doubts, Aspects::ALL);
-        assert_eq!(*block.placeholders, ["app.x".into()]);
+        assert_eq!(block.doubts, Aspects::SETTINGS);
+        assert!(block.placeholders.contains(&"app.x".into()));
+        assert_eq!(plan("do $$ begin null; end $$"), None);
         assert_eq!(*plan("select my_function(1)").expect("a plan").functions, ["my_function".into()]);
     }
 

@@ -163,6 +163,17 @@ impl Settings {
         (self.standard_strings, self.ascii_apart)
     }
 
+    /// Can the server be made to agree with these, from `from`, together with what follows, without waiting for its answer? Only
+    /// with values that it has accepted before and cannot refuse now: nothing of roles, of tablespaces, or of what an
+    /// extension decides; and no limit in time that could end the statement that sets them.
+    #[must_use]
+    pub fn replays_surely(&self, from: &Self) -> bool {
+        let differs = |a: &Self, b: &Self| a.iter().all(|(name, value)| b.get(name) == Some(value) || is_sure(name));
+        let patient = |set: &Self| TIMEOUTS.iter().all(|name| set.get(name).is_none_or(is_patient));
+        let roles = |set: &Self| set.get(ROLE).is_none() && set.get(AUTHORIZATION).is_none();
+        differs(self, from) && differs(from, self) && patient(from) && patient(self) && roles(self) && roles(from)
+    }
+
     fn sorted(values: Vec<(Box<str>, Box<str>)>) -> Self {
         let planning = planning(&values);
         let find = |name: &str| values.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| &**v);
@@ -211,6 +222,71 @@ impl Settings {
         }
         sql
     }
+}
+
+/// Limits that could end a statement of ours.
+const TIMEOUTS: [&str; 2] = ["statement_timeout", "transaction_timeout"];
+
+/// Is a limit in time none, or a second or more?
+fn is_patient(value: &str) -> bool {
+    let value = value.trim();
+    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    match (number.parse::<u64>(), unit.trim()) {
+        (Ok(0), _) => true,
+        (Ok(n), "" | "ms") => n >= 1_000,
+        (Ok(_), "s" | "min" | "h" | "d") => true,
+        _ => false,
+    }
+}
+
+/// Settings that the server takes at any time once it has taken their values; the user's own ones, too.
+fn is_sure(name: &str) -> bool {
+    const SURE: [&str; 42] = [
+        "application_name",
+        "array_nulls",
+        "backslash_quote",
+        "bytea_output",
+        "check_function_bodies",
+        "client_encoding",
+        "client_min_messages",
+        "constraint_exclusion",
+        "cpu_index_tuple_cost",
+        "cpu_operator_cost",
+        "cpu_tuple_cost",
+        "cursor_tuple_fraction",
+        "datestyle",
+        "default_transaction_deferrable",
+        "default_transaction_isolation",
+        "default_transaction_read_only",
+        "effective_cache_size",
+        "escape_string_warning",
+        "extra_float_digits",
+        "from_collapse_limit",
+        "geqo",
+        "idle_in_transaction_session_timeout",
+        "idle_session_timeout",
+        "intervalstyle",
+        "jit",
+        "join_collapse_limit",
+        "lock_timeout",
+        "maintenance_work_mem",
+        "max_parallel_workers_per_gather",
+        "plan_cache_mode",
+        "quote_all_identifiers",
+        "random_page_cost",
+        "row_security",
+        "search_path",
+        "seq_page_cost",
+        "standard_conforming_strings",
+        "statement_timeout",
+        "synchronous_commit",
+        "timezone",
+        "transform_null_equals",
+        "work_mem",
+        "xmloption",
+    ];
+    SURE.binary_search(&name).is_ok() || name.starts_with("enable_") || name.contains('.')
 }
 
 const ROLE: &str = "role";
@@ -432,6 +508,12 @@ mod tests {
             "RESET SESSION AUTHORIZATION;RESET ROLE;\
              SELECT pg_catalog.set_config('work_mem','1MB',false),pg_catalog.set_config('role','r',false)"
         );
+        assert!(!role.replays_surely(&set(&[])) && !set(&[]).replays_surely(&role));
+        assert!(a.replays_surely(&set(&[("a", "1")])) && !a.replays_surely(&set(&[])));
+        for (value, sure) in [("0", true), ("500", false), ("2000", true), ("5s", true), ("900ms", false), ("x", false)]
+        {
+            assert_eq!(set(&[("statement_timeout", value)]).replays_surely(&set(&[])), sure, "{value}");
+        }
         assert_eq!(a.replay(&a), "");
         assert_eq!(set(&[]).replay(&a), "RESET \"a\";RESET \"app\".\"c\";RESET \"b\";");
     }

@@ -21,6 +21,7 @@
 //!
 //! Not for: what names resolve to, what a function's body does, what triggers and defaults do. That is the relation cache's.
 
+pub mod body;
 mod cache;
 mod depth;
 mod facts;

@@ -89,6 +89,11 @@ impl Core {
         let Some(s) = self.servers.get_mut(slot as usize) else {
             return;
         };
+        if s.ledger.is_own() {
+            // It is meant for the statement behind them.
+            s.cancel_due = true;
+            return;
+        }
         let busy = s.ledger.is_busy() && matches!(s.state, server::State::Seated { .. });
         let limit = self.shared.config.max_cancels;
         if !busy || self.shared.cancels.fetch_add(1, Ordering::Relaxed) >= limit {

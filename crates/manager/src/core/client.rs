@@ -1,5 +1,6 @@
 //! A client's way from its first byte to its first ReadyForQuery.
 
+use super::effects::More;
 use super::io::{ConnId, Mail, Output};
 use super::{Core, Entropy, MAX_HELD};
 use crate::auth::Login;
@@ -8,6 +9,7 @@ use pgusher_auth::{ServerExchange, StoredSecret, md5::Md5Hash};
 use pgusher_pool::{Micros, Seat, Ticket};
 use pgusher_session::settings::{Interned, Settings};
 use pgusher_session::statements::{Own, Unnamed};
+use pgusher_session::{Aspects, Pins};
 use pgusher_wire::scan::Scanner;
 use pgusher_wire::startup::{Startup, Version};
 use pgusher_wire::{Report, TxStatus, backend, sqlstate};
@@ -24,23 +26,6 @@ pub enum Origin {
         /// Its user id.
         uid: Option<u32>,
     },
-}
-
-/// Why a client keeps its physical connection past the end of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pin {
-    /// The pool is in session mode.
-    Session,
-    /// A prepared statement with a name.
-    Prepared,
-    /// A setting was changed.
-    Setting,
-    /// A cursor may outlive its transaction.
-    Cursor,
-    /// The client listens.
-    Listen,
-    /// A library was loaded.
-    Load,
 }
 
 /// What a client does.
@@ -91,8 +76,13 @@ pub struct Client {
     /// Messages that cannot be looked at yet, because the client waits.
     pub(super) pending: Vec<u8>,
     pub(super) pool: Option<Arc<PoolEntry>>,
+    /// The settings that it means to have.
     pub(super) settings: Option<Interned>,
-    pub(super) pin: Option<Pin>,
+    /// Why it keeps its server past the end of a transaction.
+    pub(super) pins: Pins,
+    /// What the server has to be asked before another client gets it.
+    pub(super) doubts: Aspects,
+    pub(super) more: Option<Box<More>>,
     pub(super) key: [u8; 32],
     pub(super) key_len: u8,
     pub(super) origin: Origin,
@@ -127,7 +117,13 @@ impl Client {
     /// Must it keep its server past the end of a transaction?
     #[inline]
     pub(super) fn keeps_server(&self) -> bool {
-        self.pin.is_some() || self.own.as_deref().is_some_and(|own| matches!(own.unnamed, Unnamed::There))
+        !self.pins.is_empty() || self.has_long_statement()
+    }
+
+    /// Is its unnamed statement one that is only on its server?
+    #[inline]
+    pub(super) fn has_long_statement(&self) -> bool {
+        self.own.as_deref().is_some_and(|own| matches!(own.unnamed, Unnamed::There))
     }
 }
 
@@ -167,7 +163,9 @@ impl Core {
             pending: Vec::new(),
             pool: None,
             settings: None,
-            pin: None,
+            pins: Pins::NONE,
+            doubts: Aspects::NONE,
+            more: None,
             key,
             key_len: 4,
             origin,

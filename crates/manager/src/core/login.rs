@@ -1,12 +1,13 @@
 //! A client proves its identity: which proof is asked for, and what is made of the answer.
 
 use super::Core;
-use super::client::{Pin, State, Step, draining};
+use super::client::{State, Step, draining};
 use super::io::{ConnId, Output, Question};
 use crate::auth::{Asked, Facts, Login};
 use crate::config::AuthMethod;
 use pgusher_auth::{AuthError, Mechanism, Password, ServerExchange, StoredSecret, md5::Md5Hash};
 use pgusher_pool::{Micros, Seat};
+use pgusher_session::Pins;
 use pgusher_wire::{Frame, Report, backend, frontend, sqlstate};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -264,7 +265,7 @@ impl Core {
         pool.refused.store(false, Ordering::Relaxed);
         client.pool = Some(pool.clone());
         if shared.config.pool_mode.is_session() {
-            client.pin = Some(Pin::Session);
+            client.pins = Pins::SESSION;
         }
         if self.draining {
             return self.refuse(slot, &draining());

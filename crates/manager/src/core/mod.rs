@@ -15,12 +15,15 @@
 //! passed in. Cores share nothing but the pools and immutable values in [`Shared`], and talk by [`Mail`].
 //!
 //! Rooms: `client` takes clients in, `login` asks them who they are, `server` opens and closes servers, `server_login` logs in
-//! to them, `relay` is the hot path between the two, `statements` carries prepared statements from server to server, `flow` lets
-//! bytes leave, `own` reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel`
+//! to them, `relay` is the hot path between the two, `effects` follows what statements do to
+//! their sessions, `audit` asks the server where that cannot be known, `statements` carries prepared statements from server to
+//! server, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel`
 //! passes cancel requests on.
 
+mod audit;
 mod cancel;
 mod client;
+mod effects;
 mod flow;
 mod io;
 mod login;

@@ -5,11 +5,14 @@ use super::flow::Source;
 use super::io::ConnId;
 use super::relay::server_need;
 use super::server::State as ServerState;
-use pgusher_wire::{TxStatus, backend};
+use pgusher_wire::{Report, TxStatus, backend, sqlstate};
 
 impl Core {
     /// Replies to statements of our own: they are consumed, and only changed settings are passed on.
     pub(super) fn own_replies(&mut self, slot: u32, buf: &[u8]) {
+        if self.servers.get(slot as usize).is_some_and(|s| matches!(s.state, ServerState::Auditing { .. })) {
+            return self.audit_bytes(slot, buf);
+        }
         let mut pos = 0;
         loop {
             let Some(server) = self.servers.get_mut(slot as usize) else {
@@ -54,6 +57,27 @@ impl Core {
         if let Some(server) = self.servers.get_mut(slot as usize) {
             server.held = buf.get(pos..).unwrap_or_default().to_vec();
         }
+    }
+
+    /// Messages of our own in front of a client's are done. `false`: they have failed, and the client is gone.
+    pub(super) fn own_done(&mut self, client: u32, slot: u32) -> bool {
+        let Some(server) = self.servers.get_mut(slot as usize) else {
+            return false;
+        };
+        if server.ledger.take_own_failed() {
+            let report = Report::fatal(
+                sqlstate::CONNECTION_FAILURE,
+                "the settings of this session could not be put on a physical connection",
+            )
+            .detail("What became of the statement behind them is not known.")
+            .hint("Connect again. The server's log has the error.");
+            self.refuse(client, &report);
+            return false;
+        }
+        if std::mem::take(&mut server.cancel_due) {
+            self.cancel_server(slot);
+        }
+        true
     }
 
     /// What a server sends makes no sense: nobody may get a byte of it any more.

@@ -4,11 +4,13 @@
 //! leaves in one piece from the buffer that it was read into.
 
 use super::Core;
-use super::client::{Discard, Pin, State};
+use super::client::{Discard, State};
 use super::flow::Source;
-use super::io::{ConnId, Output};
+use super::io::{ConnId, Mail, Output};
+use super::seat::Replay;
 use super::server::State as ServerState;
 use super::statements::Edit;
+use pgusher_pool::WorkerId;
 use pgusher_session::ledger::Verdict;
 use pgusher_wire::scan::Scanner;
 use pgusher_wire::{Report, TxStatus, backend, frontend, sqlstate};
@@ -24,8 +26,10 @@ fn client_need(tag: u8) -> usize {
         frontend::PARSE => 12 * 1024,
         // Two names.
         frontend::BIND | frontend::DESCRIBE | frontend::CLOSE => 512,
-        // Enough for DEALLOCATE and a name.
-        frontend::QUERY => 128,
+        // A text that is longer is not read: what it has done is asked of the server.
+        frontend::QUERY => 12 * 1024,
+        // A name, or the number of a function.
+        frontend::EXECUTE | frontend::FUNCTION_CALL => 512,
         _ => 0,
     }
 }
@@ -81,7 +85,23 @@ impl Core {
                 Err(e) => return self.bad_client(slot, &e.to_string()),
             };
             let server = match client.state {
-                State::Seated { server } => server,
+                State::Seated { server } => match self.disagrees(slot, server) {
+                    None => server,
+                    Some(Replay::Ahead) => {
+                        composed.get_or_insert(self.composed.len());
+                        self.composed.extend_from_slice(buf.get(run..head.start).unwrap_or_default());
+                        self.composed.append(&mut self.patch);
+                        run = head.start;
+                        server
+                    }
+                    Some(Replay::First) => {
+                        if let Some(client) = self.clients.get_mut(slot as usize) {
+                            client.scanner = Scanner::new();
+                            client.pending.splice(0..0, buf.get(head.start..).unwrap_or_default().iter().copied());
+                        }
+                        return self.forward(ConnId::Server(server), source, buf, run..head.start, composed);
+                    }
+                },
                 _ => {
                     // Whatever lies before this message belongs to COPY data that nobody wants any more.
                     run = head.start;
@@ -104,7 +124,13 @@ impl Core {
                         return self.bad_client(slot, &format!("invalid frontend message type {tag}"));
                     }
                     match self.want_server(slot, false) {
-                        Some(server) => server,
+                        Some(server) => {
+                            if !self.patch.is_empty() {
+                                composed.get_or_insert(self.composed.len());
+                                self.composed.append(&mut self.patch);
+                            }
+                            server
+                        }
                         None => {
                             // It waits. The message is looked at again when there is a server.
                             if let Some(client) = self.clients.get_mut(slot as usize) {
@@ -122,6 +148,14 @@ impl Core {
                 frontend::PARSE | frontend::BIND | frontend::DESCRIBE | frontend::CLOSE if self.shares => {
                     self.translate(slot, server, &head)
                 }
+                frontend::EXECUTE if self.shares => {
+                    self.execute_seen(slot, server, &head);
+                    Edit::Keep
+                }
+                frontend::FUNCTION_CALL if self.shares => {
+                    self.function_call_seen(slot, server, &head);
+                    Edit::Keep
+                }
                 frontend::TERMINATE => {
                     self.forward(ConnId::Server(server), source, buf, run..head.start, composed);
                     return self.drop_client(slot);
@@ -131,6 +165,7 @@ impl Core {
                     if let Some(s) = self.servers.get_mut(server as usize) {
                         s.ledger.sent(head.tag);
                         s.shelf.synced();
+                        s.sent_steps = 0;
                     }
                     Edit::Keep
                 }
@@ -243,7 +278,10 @@ impl Core {
             ServerState::Seated { client } => self.relay(slot, client, buf),
             ServerState::Login(_) => self.server_login_bytes(slot, buf),
             ServerState::Idle | ServerState::Connecting => self.idle_server_bytes(slot, buf),
-            ServerState::Replaying { .. } | ServerState::Resetting { .. } | ServerState::BeingCancelled => {
+            ServerState::Replaying { .. }
+            | ServerState::Resetting { .. }
+            | ServerState::Auditing { .. }
+            | ServerState::BeingCancelled => {
                 self.own_replies(slot, buf);
             }
         }
@@ -274,16 +312,23 @@ impl Core {
                 Err(_) => return self.broken_server(slot),
             };
             match head.tag {
-                backend::COMMAND_COMPLETE => self.command_complete(client, slot, head.body),
-                backend::ERROR_RESPONSE => self.error_seen(slot, head.body),
-                backend::READY_FOR_QUERY if status == TxStatus::Idle && (server.changed_catalog || server.stirred) => {
-                    if std::mem::take(&mut server.stirred) {
-                        server.shelf.stir();
+                _ if verdict == Verdict::Swallow => {
+                    if head.tag == backend::READY_FOR_QUERY && !self.own_done(client, slot) {
+                        return;
                     }
-                    if std::mem::take(&mut server.changed_catalog) {
-                        // Others can see the change only now.
-                        server.pool.catalog_changed();
+                }
+                backend::COMMAND_COMPLETE | backend::EMPTY_QUERY | backend::PORTAL_SUSPENDED => {
+                    self.completed(client, slot, head.tag, head.body);
+                }
+                backend::ERROR_RESPONSE => {
+                    self.statement_failed(client);
+                    self.error_seen(slot, head.body);
+                }
+                backend::READY_FOR_QUERY => {
+                    if status == TxStatus::Idle && server.has_changed() {
+                        self.changes_are_seen(slot);
                     }
+                    self.unit_over(client, slot, status);
                 }
                 _ => {}
             }
@@ -343,9 +388,28 @@ impl Core {
         }
     }
 
-    /// A command tag says what has happened to the session, and to the catalogs.
+    /// A transaction is over: what it has changed counts for others now.
+    fn changes_are_seen(&mut self, slot: u32) {
+        let Some(server) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        if std::mem::take(&mut server.stirred) {
+            server.shelf.stir();
+        }
+        if std::mem::take(&mut server.changed_catalog) {
+            server.pool.catalog_changed();
+        }
+        if std::mem::take(&mut server.changed_defaults) {
+            self.shared.defaults_changed();
+            for worker in 0..self.shared.config.workers {
+                self.out.push_back(Output::Mail(WorkerId(worker as u8), Mail::Moved));
+            }
+        }
+    }
+
+    /// A command tag says what has happened to the prepared statements, and to the catalogs.
     #[inline]
-    fn command_complete(&mut self, client: u32, slot: u32, tag: &[u8]) {
+    pub(super) fn command_complete(&mut self, client: u32, slot: u32, tag: &[u8]) {
         match tag {
             [b'S', b'E', b'L', b'E', ..] | [b'I', b'N', b'S', ..] | [b'U', b'P', ..] | [b'D', b'E', b'L', ..] => {}
             [b'B', b'E', b'G', ..] | [b'C', b'O', ..] => {}
@@ -363,14 +427,7 @@ impl Core {
                     s.pool.catalog_changed();
                 }
             }
-            tag => {
-                if let Some(pin) = pin_of(tag) {
-                    if let (Pin::Setting, Some(s)) = (pin, self.servers.get_mut(slot as usize)) {
-                        s.stir();
-                    }
-                    self.pin(client, pin);
-                }
-            }
+            _ => {}
         }
     }
 
@@ -407,18 +464,4 @@ fn is_request(tag: u8) -> bool {
             | frontend::FLUSH
             | frontend::FUNCTION_CALL
     )
-}
-
-/// What a command tag says about state that outlives a transaction.
-#[inline]
-fn pin_of(tag: &[u8]) -> Option<Pin> {
-    match tag {
-        [b'S', b'E', b'T', 0, ..] => Some(Pin::Setting),
-        tag if tag.starts_with(b"RESET\0") => Some(Pin::Setting),
-        tag if tag.starts_with(b"PREPARE\0") => Some(Pin::Prepared),
-        tag if tag.starts_with(b"DECLARE CURSOR\0") => Some(Pin::Cursor),
-        tag if tag.starts_with(b"LISTEN\0") => Some(Pin::Listen),
-        tag if tag.starts_with(b"LOAD\0") => Some(Pin::Load),
-        _ => None,
-    }
 }

@@ -1,13 +1,14 @@
 //! Joins clients and servers, and parts them again.
 
-use super::Core;
-use super::client::{Pin, State, draining};
+use super::client::{State, draining};
 use super::io::{ConnId, Mail, Output};
 use super::server::{Reset, Server, State as ServerState};
+use super::{Core, MAX_HELD};
 use crate::shared::PoolEntry;
 use pgusher_pool::{Acquire, Closed, Release};
 use pgusher_pool::{Micros, Seat};
-use pgusher_wire::{Report, frontend, sqlstate};
+use pgusher_session::settings::Interned;
+use pgusher_wire::{Report, TxStatus, frontend, sqlstate};
 use std::sync::Arc;
 
 impl Core {
@@ -21,17 +22,18 @@ impl Core {
         match pool.seats.acquire(seat, self.now) {
             Acquire::Local(server) => {
                 let settings = client.settings.as_ref();
-                let agreed = self
-                    .servers
-                    .get(server.slot as usize)
-                    .is_some_and(|s| settings.is_some_and(|settings| s.settings.same(settings)));
-                if agreed && !login {
-                    client.state = State::Seated { server: server.slot };
-                    if let Some(s) = self.servers.get_mut(server.slot as usize) {
+                if let (false, Some(s), Some(settings)) = (login, self.servers.get_mut(server.slot as usize), settings)
+                {
+                    let agreed = s.settings.same(settings);
+                    if agreed || settings.replays_surely(&s.settings) {
+                        if !agreed {
+                            replay_ahead(s, settings, false, &mut self.patch);
+                        }
+                        client.state = State::Seated { server: server.slot };
                         s.state = ServerState::Seated { client: slot };
                         s.shelf.begin();
+                        return Some(server.slot);
                     }
-                    return Some(server.slot);
                 }
                 self.pause(slot);
                 self.seat(server.slot, slot, login);
@@ -148,14 +150,37 @@ impl Core {
             self.resume_client(client);
             return;
         }
-        let sql = settings.replay(&s.settings);
-        s.state = ServerState::Replaying { client };
-        s.error = None;
-        s.shelf.set_unnamed(None);
-        s.ledger.sent(frontend::QUERY);
-        let mut out = Vec::with_capacity(sql.len() + 6);
-        frontend::write_query(&mut out, sql.as_bytes());
+        if settings.replays_surely(&s.settings) {
+            let mut out = Vec::new();
+            replay_ahead(s, settings, false, &mut out);
+            s.state = ServerState::Seated { client };
+            self.send(ConnId::Server(server), out);
+            self.resume_client(client);
+            return;
+        }
+        let mut out = Vec::new();
+        replay_first(s, client, settings, &mut out);
         self.send(ConnId::Server(server), out);
+    }
+
+    /// The client is about to send something. Does its server lack a setting that the session began with? Then it is put
+    /// there: what has to be sent in front is in `patch`, or it is sent already and the client has to wait.
+    #[inline]
+    pub(super) fn disagrees(&mut self, client: u32, server: u32) -> Option<Replay> {
+        let settings = self.clients.get(client as usize)?.settings.as_ref()?;
+        let s = self.servers.get_mut(server as usize)?;
+        if s.settings.same(settings) || !s.ledger.is_quiet() || s.ledger.status() == TxStatus::Failed {
+            return None;
+        }
+        if settings.replays_surely(&s.settings) {
+            replay_ahead(s, settings, true, &mut self.patch);
+            return Some(Replay::Ahead);
+        }
+        let mut out = Vec::new();
+        replay_first(s, client, settings, &mut out);
+        self.pause(client);
+        self.send(ConnId::Server(server), out);
+        Some(Replay::First)
     }
 
     /// The settings are on the server, or could not be put there.
@@ -167,7 +192,7 @@ impl Core {
             let fields = pgusher_wire::ErrorFields::new(&error);
             let state = fields.sqlstate().unwrap_or(sqlstate::INTERNAL_ERROR);
             let mut report = Report::fatal(state.to_owned(), fields.message());
-            report.detail = Some("This is what the server says of a startup parameter of this connection.".into());
+            report.detail = Some("This is what the server says of a setting of this session.".into());
             c.state = State::Idle;
             self.refuse(client, &report);
             // Which of the settings it has is not known.
@@ -210,10 +235,19 @@ impl Core {
             self.refuse(client, &draining());
             return;
         }
+        if !c.doubts.is_empty() && self.audit_if_due(client, server) {
+            return;
+        }
+        let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
+            return;
+        };
         if c.keeps_server() {
             return;
         }
         c.state = State::Idle;
+        if let Some(more) = c.more.as_mut() {
+            more.portals.clear();
+        }
         if !s.litter.is_empty() {
             // A cancel request under way would meet the tidying, or the client after it.
             return if s.cancels > 0 { self.close_server(server) } else { self.tidy(server) };
@@ -236,6 +270,7 @@ impl Core {
         if self.draining
             || self.now.since(s.opened) > lifetime
             || s.moves != self.shared.upstream.moves()
+            || s.generation != self.shared.generation()
             || s.pool.seats.is_over_limit()
         {
             s.state = ServerState::Idle;
@@ -302,7 +337,17 @@ impl Core {
             }
             State::Seated { server } => {
                 let boundary = client.scanner.at_boundary();
-                let discard = client.keeps_server();
+                let discard = client.keeps_server() || !client.doubts.is_empty();
+                if let Some(s) = self.servers.get_mut(server as usize) {
+                    s.flights.clear();
+                    if let Some(track) = client.track() {
+                        // What is left of its transaction is undone.
+                        s.settings = track.before().present.clone();
+                    }
+                }
+                if client.pins.is_for_good() {
+                    return self.close_server(server);
+                }
                 self.vacate(server, boundary, discard);
             }
             _ => {}
@@ -315,6 +360,17 @@ impl Core {
             return;
         };
         s.tainted |= discard;
+        if matches!(s.state, ServerState::Auditing { .. }) && !s.ledger.is_quiet() && s.cancels == 0 && !self.draining {
+            // The answer concerns nobody any more.
+            s.held = s.audit.take().map(|audit| audit.bytes).unwrap_or_default();
+            if s.held.len() > MAX_HELD / 2 {
+                return self.close_server(slot);
+            }
+            s.tainted = true;
+            s.error = None;
+            s.state = ServerState::Resetting { step: Reset::Rollback { discard: true } };
+            return self.out.push_back(Output::Resume(ConnId::Server(slot)));
+        }
         // It may have been stopped for a client that took its replies too slowly.
         self.out.push_back(Output::Resume(ConnId::Server(slot)));
         let quiet = boundary && s.ledger.is_quiet() && s.scanner.at_boundary() && s.held.is_empty() && !s.blocked;
@@ -386,6 +442,7 @@ impl Core {
                 if std::mem::take(&mut s.stirred) {
                     s.shelf.stir();
                 }
+                s.changed_defaults = false;
                 if std::mem::take(&mut s.changed_catalog) {
                     // What its statements refer to may never have been.
                     s.pool.catalog_changed();
@@ -415,7 +472,7 @@ impl Core {
             }
             ServerState::Idle => self.lost_idle(slot),
             ServerState::Resetting { .. } | ServerState::BeingCancelled => self.close_lost(slot),
-            ServerState::Replaying { client } | ServerState::Seated { client } => {
+            ServerState::Replaying { client } | ServerState::Seated { client } | ServerState::Auditing { client } => {
                 self.close_lost(slot);
                 if let Some(c) = self.clients.get_mut(client as usize) {
                     c.state = State::Idle;
@@ -452,11 +509,40 @@ impl Core {
         .hint("Raise pool_size, make transactions shorter, or raise query_wait_timeout.");
         self.refuse(slot, &report);
     }
+}
 
-    /// The client keeps its server from here on.
-    pub(super) fn pin(&mut self, client: u32, pin: Pin) {
-        if let Some(c) = self.clients.get_mut(client as usize) {
-            c.pin.get_or_insert(pin);
-        }
+/// How settings get to a server that lacks them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replay {
+    /// In front of the client's message, without waiting.
+    Ahead,
+    /// Before the client's message is sent.
+    First,
+}
+
+/// Writes what makes a server agree, to be sent in front of a client's message. `heard`: the client is told of what changes.
+fn replay_ahead(s: &mut Server, settings: &Interned, heard: bool, out: &mut Vec<u8>) {
+    let sql = settings.replay(&s.settings);
+    leave_names(s, settings);
+    s.settings = settings.clone();
+    s.shelf.set_unnamed(None);
+    s.ledger.own(heard);
+    frontend::write_query(out, sql.as_bytes());
+}
+
+/// The same, for what the server may refuse.
+fn replay_first(s: &mut Server, client: u32, settings: &Interned, out: &mut Vec<u8>) {
+    let sql = settings.replay(&s.settings);
+    leave_names(s, settings);
+    s.state = ServerState::Replaying { client };
+    s.error = None;
+    s.shelf.set_unnamed(None);
+    s.ledger.sent(frontend::QUERY);
+    frontend::write_query(out, sql.as_bytes());
+}
+
+fn leave_names(s: &mut Server, settings: &Interned) {
+    for (name, _) in settings.iter() {
+        s.leaves(name);
     }
 }

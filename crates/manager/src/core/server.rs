@@ -1,6 +1,8 @@
 //! A physical connection's way from connecting to its first ReadyForQuery.
 
 use super::Core;
+use super::audit::Audit;
+use super::effects::Flight;
 use super::io::{ConnId, Output};
 use super::server_login::LoginState;
 use crate::config::StatementReuse;
@@ -14,6 +16,7 @@ use pgusher_wire::backend::{self};
 use pgusher_wire::scan::Scanner;
 use pgusher_wire::startup::{Version, write_startup};
 use pgusher_wire::{Report, frontend, sqlstate};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What a physical connection does.
@@ -31,6 +34,8 @@ pub(super) enum State {
     Seated { client: u32 },
     /// It is cleaned for the next client.
     Resetting { step: Reset },
+    /// It is asked what this client has done to its session.
+    Auditing { client: u32 },
     /// Its statement is over, but a cancel request for it is still under way.
     BeingCancelled,
 }
@@ -85,8 +90,24 @@ pub struct Server {
     pub(super) stirred: bool,
     /// Its transaction has changed the catalogs.
     pub(super) changed_catalog: bool,
+    /// Its transaction has changed what new sessions begin with.
+    pub(super) changed_defaults: bool,
+    /// The count of [`Shared::generation`](crate::shared::Shared::generation) when it was opened.
+    pub(super) generation: u32,
     /// What went wrong while settings were put on it: the body of the ErrorResponse.
     pub(super) error: Option<Vec<u8>>,
+    /// Statements that were sent and do something to their session, in order.
+    pub(super) flights: VecDeque<Flight>,
+    /// Statements of the unit that is being sent.
+    pub(super) sent_steps: u32,
+    /// Statements of the unit that is being answered that have completed.
+    pub(super) done_steps: u32,
+    /// Names of settings that earlier clients have made: a custom one stays for ever, without a value.
+    pub(super) leftovers: Vec<Box<str>>,
+    /// What is asked of it about its session.
+    pub(super) audit: Option<Box<Audit>>,
+    /// A cancel request waits for our own messages to be done.
+    pub(super) cancel_due: bool,
 }
 
 impl Server {
@@ -94,6 +115,20 @@ impl Server {
     pub(super) fn stir(&mut self) {
         self.shelf.stir();
         self.stirred = true;
+    }
+
+    /// Has its transaction changed something that others see, or that outlasts it?
+    #[inline]
+    pub(super) fn has_changed(&self) -> bool {
+        self.changed_catalog || self.stirred || self.changed_defaults
+    }
+
+    /// A setting was made on it.
+    pub(super) fn leaves(&mut self, name: &str) {
+        const MOST: usize = 256;
+        if name.contains('.') && self.leftovers.len() < MOST && self.leftovers.iter().all(|other| **other != *name) {
+            self.leftovers.push(name.into());
+        }
     }
 }
 
@@ -126,7 +161,15 @@ impl Core {
             litter: Vec::new(),
             stirred: false,
             changed_catalog: false,
+            changed_defaults: false,
+            generation: self.shared.generation(),
             error: None,
+            flights: VecDeque::new(),
+            sent_steps: 0,
+            done_steps: 0,
+            leftovers: Vec::new(),
+            audit: None,
+            cancel_due: false,
         });
         let conn = ConnId::Server(slot as u32);
         let encryption = self.shared.config.server.tls.first(&address);

@@ -6,10 +6,13 @@
 //! its text is seen; before that it passes as it is, because a text that holds constants comes only once.
 
 use super::Core;
-use super::client::{Client, Pin};
+use super::client::Client;
+use super::effects;
 use super::server::Server;
 use pgusher_session::ledger::{Event, Given, Mark};
-use pgusher_session::statements::{Change, Key, Library, Own, Placed, Presence, Statement, Unnamed, stirs};
+use pgusher_session::plan::{Plan, Read, Reading};
+use pgusher_session::statements::{Change, Key, Library, Own, Placed, Presence, Statement, Unnamed};
+use pgusher_session::{Aspects, Pins};
 use pgusher_wire::frontend::{self, Target};
 use pgusher_wire::scan::Head;
 use pgusher_wire::{TxStatus, backend};
@@ -47,6 +50,23 @@ struct Desk<'a> {
     sharing: Sharing,
     settings: u64,
     version: u32,
+    /// How the session's texts are read.
+    reading: Option<Reading>,
+    /// What the statement does that was bound.
+    bound: Bound,
+}
+
+/// What is known of a statement that was bound.
+#[derive(Debug)]
+enum Bound {
+    /// It leaves the session as it is.
+    Plain,
+    /// It ends a transaction.
+    End,
+    /// It does this.
+    Plan(Arc<Plan>),
+    /// It was not prepared here: PREPARE has made it.
+    Elsewhere,
 }
 
 impl Core {
@@ -65,33 +85,57 @@ impl Core {
             }
             c.discards = false;
         }
-        let Client { own, settings, pin, serial, .. } = c;
+        if s.is_in_flux() {
+            // What is parsed now is parsed behind it, or not, if it fails.
+            s.stir();
+        }
+        let text = if head.tag == frontend::PARSE { head.body } else { &[] };
+        let reading = effects::reading(c, s, text.split(|b| *b == 0).nth(1).unwrap_or_default());
         let version = s.pool.catalog_version();
-        let mut settings = settings.as_ref().map_or(0, |s| s.planning());
+        let mut settings = c.settings.as_ref().map_or(0, |s| s.planning());
         let mut sharing = self.sharing;
-        if pin.is_some() {
-            // It may have settings that only its server knows: what others have parsed is not for it, and the other way round.
+        if let Some(track) = c.track() {
+            settings ^= track.local();
+        }
+        if c.pins.intersects(PRIVATE) {
+            // Its temporary tables may hide others: what others have parsed is not for it, and the other way round.
             sharing.unnamed = false;
-            settings ^= (u64::from(*serial) << 1 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            settings ^= (u64::from(c.serial) << 1 | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
         let mut desk = Desk {
             server: s,
-            own: own.get_or_insert_default(),
+            own: c.own.get_or_insert_default(),
             library: &mut self.library,
             patch: &mut self.patch,
             sharing,
             settings,
             version,
+            reading,
+            bound: Bound::Plain,
         };
         match head.tag {
             frontend::PARSE => match desk.parse(head) {
-                Some(edit) => edit,
+                Some(edit) => {
+                    if !head.is_complete() {
+                        effects::note_unknown(c, s);
+                    }
+                    edit
+                }
                 None => {
-                    pin.get_or_insert(Pin::Prepared);
-                    desk.keep(head.tag)
+                    let edit = desk.keep(head.tag);
+                    // It stays there under the client's own name.
+                    effects::note_unknown(c, s);
+                    edit
                 }
             },
-            frontend::BIND => desk.bind(head),
+            frontend::BIND => {
+                let edit = desk.bind(head);
+                let bound = std::mem::replace(&mut desk.bound, Bound::Plain);
+                if edit != Edit::Wait {
+                    portal_bound(c, head, bound);
+                }
+                edit
+            }
             frontend::DESCRIBE => desk.describe(head),
             frontend::CLOSE => desk.close(head),
             tag => desk.keep(tag),
@@ -108,6 +152,12 @@ impl Core {
             return Edit::Keep;
         }
         s.shelf.set_unnamed(None);
+        let text = head.body.strip_suffix(b"\0").unwrap_or(head.body);
+        let read = if head.is_complete() {
+            effects::read(&mut self.library, c, s, text)
+        } else {
+            Read::Plan(Arc::new(Plan::unknown()))
+        };
         let edit = match c.own.as_deref_mut() {
             None => Edit::Keep,
             Some(own) => {
@@ -128,12 +178,13 @@ impl Core {
                 }
             }
         };
-        if c.own.is_some() {
-            c.discards |= discards(head.body);
+        match read {
+            Read::Plain | Read::Begin => {}
+            Read::End if c.track().is_some() => effects::note_end(s),
+            Read::End => {}
+            Read::Plan(plan) => effects::note(c, s, &plan),
         }
-        if !s.shelf.is_empty() && (!head.is_complete() || stirs(head.body)) {
-            s.stir();
-        }
+        s.sent_steps = 0;
         s.ledger.sent(head.tag);
         edit
     }
@@ -210,7 +261,7 @@ impl Desk<'_> {
             self.keep(head.tag);
             return Some(Edit::Replace(0));
         }
-        let (statement, _) = self.library.statement(tail);
+        let (statement, _) = self.library.statement(tail, self.reading);
         let key = self.key(&statement);
         let failed = self.server.ledger.status() == TxStatus::Failed;
         let presence = self.server.shelf.look(key, self.version);
@@ -234,7 +285,7 @@ impl Desk<'_> {
                 return self.parse_deallocate(head, tail, &name);
             }
         }
-        let (statement, seen) = self.library.statement(tail);
+        let (statement, seen) = self.library.statement(tail, self.reading);
         let key = self.key(&statement);
         if seen && self.sharing.unnamed && !failed {
             let presence = self.server.shelf.look(key, self.version);
@@ -264,7 +315,7 @@ impl Desk<'_> {
     fn parse_deallocate(&mut self, head: &Head<'_>, tail: &[u8], name: &[u8]) -> Edit {
         self.own.set(name, None);
         forget_nobody(self.server, self.patch);
-        let (statement, _) = self.library.statement(tail);
+        let (statement, _) = self.library.statement(tail, self.reading);
         let key = self.key(&statement);
         self.server.shelf.set_unnamed(Some(key));
         let change = self.own.set_unnamed(Unnamed::Statement(statement));
@@ -285,9 +336,15 @@ impl Desk<'_> {
             (Unnamed::Statement(statement), b"") => Some(statement),
             _ => self.own.get(name),
         };
-        if statement.is_some_and(|s| s.stirs) {
-            self.server.stir();
-        }
+        self.bound = match statement {
+            Some(statement) => match &statement.plan {
+                Some(plan) => Bound::Plan(plan.clone()),
+                None if statement.ends => Bound::End,
+                None => Bound::Plain,
+            },
+            None if name.is_empty() => Bound::Plain,
+            None => Bound::Elsewhere,
+        };
         let Some(key) = found else { return Edit::Replace(0) };
         let new = key.name();
         let length = 4 + head.body_len - name.len() + new.len();
@@ -463,10 +520,23 @@ fn deallocated(text: &[u8]) -> Option<Vec<u8>> {
         .then(|| rest.to_ascii_lowercase())
 }
 
-/// May the text discard all statements? In doubt, yes.
-fn discards(text: &[u8]) -> bool {
-    let has = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    has(b"discard") || has(b"deallocate")
+/// Pins with which names may stand for something else than for other clients.
+const PRIVATE: Pins = Pins::TEMPORARY.union(Pins::SETTING).union(Pins::SESSION).union(Pins::LIBRARY);
+
+/// Notes what an Execute of the portal will do.
+fn portal_bound(client: &mut Client, head: &Head<'_>, bound: Bound) {
+    let portal = cut(head.body).map_or(&[][..], |(portal, _)| portal);
+    let plan = match bound {
+        Bound::Plain => None,
+        Bound::End if client.track().is_none() => None,
+        Bound::End => Some(Arc::new(Plan { changes_meaning: true, ..Plan::default() })),
+        Bound::Plan(plan) => Some(plan),
+        Bound::Elsewhere => {
+            let doubts = Aspects::ALL.without(Aspects::PREPARED);
+            Some(Arc::new(Plan { doubts, stirs: true, ..Plan::default() }))
+        }
+    };
+    effects::bound(client, portal, plan);
 }
 
 /// What is behind a keyword and white space.

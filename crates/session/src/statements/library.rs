@@ -1,7 +1,8 @@
 //! The texts that a worker has seen: one copy of each that comes again, and nothing but the hash of one that came once.
 
-use super::text::{is_of_its_moment, stirs};
+use super::text::is_of_its_moment;
 use super::{Key, Statement};
+use crate::plan::{Plan, Read, Reader, Reading};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Library {
     secret: SipHasher13,
+    reader: Reader,
     known: HashMap<Key, Option<Arc<Statement>>>,
     bytes: usize,
     private: u64,
@@ -25,7 +27,8 @@ impl Library {
     pub fn new(secret: [u8; 16], worker: u16) -> Self {
         // Statements that are not shared must not meet those of another worker either.
         let private = u64::from(worker) << 48;
-        Self { secret: SipHasher13::new_with_key(&secret), known: HashMap::new(), bytes: 0, private }
+        let reader = Reader::new(secret);
+        Self { secret: SipHasher13::new_with_key(&secret), reader, known: HashMap::new(), bytes: 0, private }
     }
 
     fn key(&self, tail: &[u8]) -> Key {
@@ -34,22 +37,30 @@ impl Library {
         Key(hasher.finish128().as_u128())
     }
 
-    /// The statement with this text and these types. `seen`: it has been asked for before.
-    pub fn statement(&mut self, tail: &[u8]) -> (Arc<Statement>, bool) {
+    /// What a text, without its zero byte, does to its session.
+    pub fn read(&mut self, text: &[u8], reading: Reading) -> Read {
+        self.reader.read(text, reading)
+    }
+
+    /// The statement with this text and these types. `seen`: it has been asked for before. `reading`: how the text is to be read;
+    /// `None` if that is not known.
+    pub fn statement(&mut self, tail: &[u8], reading: Option<Reading>) -> (Arc<Statement>, bool) {
         let key = self.key(tail);
-        if let Some(Some(statement)) = self.known.get(&key) {
+        let usual = reading == Some(Reading::default());
+        if let (Some(Some(statement)), true) = (self.known.get(&key), usual) {
             return (statement.clone(), true);
         }
-        if is_of_its_moment(tail) {
-            // Its constants are read when it is parsed: another one's are too old.
+        let (plan, ends) = self.plan(tail, reading);
+        if !usual || is_of_its_moment(tail) {
+            // Its constants are read when it is parsed: another one's are too old. Or the text means something else elsewhere.
             self.private += 1;
             let mut hasher = self.secret;
             hasher.write_u128(key.0);
             hasher.write_u64(self.private);
             let key = Key(hasher.finish128().as_u128());
-            return (Arc::new(Statement { key, tail: tail.into(), stirs: stirs(tail) }), false);
+            return (Arc::new(Statement { key, tail: tail.into(), plan, ends }), false);
         }
-        let statement = Arc::new(Statement { key, tail: tail.into(), stirs: stirs(tail) });
+        let statement = Arc::new(Statement { key, tail: tail.into(), plan, ends });
         // A text that comes only once, because it holds constants, is not kept; only its hash is.
         let seen = self.known.contains_key(&key);
         self.known.insert(key, seen.then(|| statement.clone()));
@@ -58,6 +69,16 @@ impl Library {
         }
         self.tidy();
         (statement, seen)
+    }
+
+    fn plan(&mut self, tail: &[u8], reading: Option<Reading>) -> (Option<Arc<Plan>>, bool) {
+        let text = tail.split(|b| *b == 0).next().unwrap_or_default();
+        match reading.map(|reading| self.reader.read(text, reading)) {
+            Some(Read::Plain | Read::Begin) => (None, false),
+            Some(Read::End) => (None, true),
+            Some(Read::Plan(plan)) => (Some(plan), false),
+            None => (Some(Arc::new(Plan::unknown())), false),
+        }
     }
 
     /// Forgets what nobody uses when there is too much.
@@ -84,14 +105,14 @@ mod tests {
 
     #[test]
     fn equal_texts_have_equal_keys_in_all_libraries() {
-        let (a, seen) = library().statement(b"select 1\0\0\0");
+        let (a, seen) = library().statement(b"select 1\0\0\0", Some(Reading::default()));
         assert!(!seen);
         let mut other = library();
-        let (b, _) = other.statement(b"select 1\0\0\0");
+        let (b, _) = other.statement(b"select 1\0\0\0", Some(Reading::default()));
         assert_eq!(a.key, b.key);
-        let (c, seen) = other.statement(b"select 1\0\0\0");
+        let (c, seen) = other.statement(b"select 1\0\0\0", Some(Reading::default()));
         assert!(seen && c.key == a.key);
-        assert_ne!(other.statement(b"select 2\0\0\0").0.key, a.key);
+        assert_ne!(other.statement(b"select 2\0\0\0", Some(Reading::default())).0.key, a.key);
         assert_ne!(a.key.under(1), a.key);
         let name = a.key.name();
         assert!(name.starts_with(b"pgusher_") && name[8..].iter().all(u8::is_ascii_hexdigit));
@@ -100,8 +121,8 @@ mod tests {
     #[test]
     fn constants_of_the_moment_are_not_shared() {
         let mut library = library();
-        let (a, _) = library.statement(b"select 'now'\0\0\0");
-        let (b, seen) = library.statement(b"select 'now'\0\0\0");
+        let (a, _) = library.statement(b"select 'now'\0\0\0", Some(Reading::default()));
+        let (b, seen) = library.statement(b"select 'now'\0\0\0", Some(Reading::default()));
         assert!(a.key != b.key && !seen);
     }
 }

@@ -13,10 +13,12 @@ mod own;
 mod shelf;
 mod text;
 
+use crate::plan::Plan;
+use std::sync::Arc;
+
 pub use library::Library;
 pub use own::{Change, MAX_NAME, Own, Unnamed};
 pub use shelf::{Note, Placed, Presence, Shelf, Slot};
-pub use text::stirs;
 
 /// Names a statement on all servers. Two different ones do not collide: the hash has a secret key and 128 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,6 +50,8 @@ pub struct Statement {
     pub key: Key,
     /// What follows the name in a Parse message: the text, its zero byte, and the parameter types.
     pub tail: Box<[u8]>,
-    /// See [`stirs`].
-    pub stirs: bool,
+    /// What it does to its session; `None`: nothing.
+    pub plan: Option<Arc<Plan>>,
+    /// It ends a transaction, and does nothing else.
+    pub ends: bool,
 }

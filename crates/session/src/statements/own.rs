@@ -105,7 +105,7 @@ mod tests {
     fn the_texts_of_one_client_are_bounded() {
         let mut library = Library::new([7; 16], 0);
         let mut own = Own::default();
-        let (long, _) = library.statement(&[b'x'; 1 << 20]);
+        let (long, _) = library.statement(&[b'x'; 1 << 20], Some(Default::default()));
         for i in 0..16u8 {
             assert!(!own.is_full());
             own.set(&[i], Some(long.clone()));

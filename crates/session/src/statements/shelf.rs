@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn a_failed_parse_is_taken_back() {
         let (mut own, mut shelf, mut library) = (Own::default(), Shelf::default(), library());
-        let (a, _) = library.statement(b"a\0\0\0");
-        let (b, _) = library.statement(b"b\0\0\0");
+        let (a, _) = library.statement(b"a\0\0\0", Some(Default::default()));
+        let (b, _) = library.statement(b"b\0\0\0", Some(Default::default()));
         // Two batches in a pipeline set the same name; the first one fails.
         let placed = shelf.put(a.key, 0);
         shelf.note(own.set(b"x", Some(a.clone())), placed);
@@ -281,7 +281,8 @@ mod tests {
     #[test]
     fn what_is_in_use_is_not_removed() {
         let (mut shelf, mut library) = (Shelf::default(), library());
-        let keys: Vec<Key> = (0..4).map(|i| library.statement(format!("s{i}").as_bytes()).0.key).collect();
+        let keys: Vec<Key> =
+            (0..4).map(|i| library.statement(format!("s{i}").as_bytes(), Some(Default::default())).0.key).collect();
         for key in &keys {
             shelf.put(*key, 0);
         }

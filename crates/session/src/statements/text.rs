@@ -1,38 +1,6 @@
 //! What a look at a statement's text says, without its grammar. Every doubt ends on the safe side, where a statement is parsed
 //! again or not shared.
 
-/// May the text, up to a zero byte, change what names or constants in later statements stand for? A table that is made of a
-/// query's rows is told by no command tag, and a setting's comes too late for what follows in a pipeline.
-pub fn stirs(text: &[u8]) -> bool {
-    let text = text.split(|b| *b == 0).next().unwrap_or_default().trim_ascii_start();
-    let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|first| first.eq_ignore_ascii_case(word));
-    let has = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    if begins(b"select") || begins(b"with") {
-        return has(b"into") || has(b"set_config");
-    }
-    const HARMLESS: [&[u8]; 16] = [
-        b"insert",
-        b"update",
-        b"delete",
-        b"merge",
-        b"begin",
-        b"start",
-        b"commit",
-        b"end",
-        b"savepoint",
-        b"release",
-        b"copy",
-        b"fetch",
-        b"values",
-        b"show",
-        b"declare",
-        b"truncate",
-    ];
-    let harmless = text.is_empty() || HARMLESS.iter().any(|word| begins(word)) || (begins(b"rollback") && !has(b"to"));
-    // Several statements: the others may be of another kind.
-    !harmless || has(b";")
-}
-
 /// Does the text hold a constant such as 'now' or 'tomorrow', which the server reads when it parses the statement
 /// (src/backend/utils/adt/datetime.c)? In doubt, yes.
 pub(super) fn is_of_its_moment(tail: &[u8]) -> bool {
@@ -86,26 +54,6 @@ mod tests {
             "insert into t values ($1)",
         ] {
             assert!(!is_of_its_moment(text.as_bytes()), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_changes_the_meaning_of_others() {
-        for text in [
-            "create table t as select 1",
-            "select * into t from u",
-            "WITH x AS (select 1) select * INTO y from x",
-            "set local datestyle = 'german'",
-            "select set_config('timezone', 'utc', true)",
-            "begin; set timezone = 'utc'",
-            "rollback to a",
-            "-- a remark\nselect 1",
-            "do $$ $$",
-        ] {
-            assert!(stirs(text.as_bytes()), "{text}");
-        }
-        for text in ["select 1", " insert into t values ($1)", "begin", "ROLLBACK", "", "update t set a = 1"] {
-            assert!(!stirs(text.as_bytes()), "{text}");
         }
     }
 }

@@ -1,0 +1,372 @@
+//! What clients' statements do to their sessions: noted when they are sent, counted when the server has completed them.
+//!
+//! A statement that leaves the session as it is costs nothing here but a look at its text. For the others there is a
+//! [`Plan`]: its doubts count at once, because even a statement that fails may have taken a lock; its actions count when the
+//! reply says that it has completed, and are undone with the transaction.
+
+use super::Core;
+use super::client::Client;
+use super::server::Server;
+use pgusher_session::live::{self, Live, Track};
+use pgusher_session::plan::{Action, Plan, Read, Reading};
+use pgusher_session::settings::Interned;
+use pgusher_session::statements::Library;
+use pgusher_session::{Aspects, Pins};
+use pgusher_wire::scan::Head;
+use pgusher_wire::{TxStatus, backend};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Names of functions and of settings that are to be asked about, at most; and portals that are followed.
+const MAX_NAMES: usize = 256;
+
+/// A statement with a plan that the server has not completed yet.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// The ledger's number of its unit.
+    unit: u32,
+    /// Statements in front of it, in the same unit.
+    first: u32,
+    plan: Arc<Plan>,
+}
+
+/// What of a session only those clients have that change it.
+#[derive(Debug)]
+pub(super) struct More {
+    /// The settings that the session began with.
+    pub(super) began: Interned,
+    pub(super) track: Option<Box<Track>>,
+    /// Statements with a plan that are bound to portals.
+    pub(super) portals: HashMap<Box<[u8]>, Arc<Plan>>,
+    /// Functions that were called and of which nothing is known.
+    pub(super) functions: Vec<Box<str>>,
+    /// Settings that may have been made.
+    pub(super) placeholders: Vec<Box<str>>,
+}
+
+impl Client {
+    /// The settings that the session began with.
+    fn began(&self) -> Option<&Interned> {
+        self.more.as_ref().map(|more| &more.began).or(self.settings.as_ref())
+    }
+
+    /// What only some sessions have.
+    pub(super) fn more(&mut self) -> Option<&mut More> {
+        if self.more.is_none() {
+            let began = self.settings.clone()?;
+            self.more = Some(Box::new(More {
+                began,
+                track: None,
+                portals: HashMap::new(),
+                functions: Vec::new(),
+                placeholders: Vec::new(),
+            }));
+        }
+        self.more.as_deref_mut()
+    }
+
+    #[inline]
+    pub(super) fn track(&self) -> Option<&Track> {
+        self.more.as_ref().and_then(|more| more.track.as_deref())
+    }
+
+    /// Does the client keep its server for as long as it lives, as far as can be told?
+    pub(super) fn is_bound(&self) -> bool {
+        self.pins.is_lasting() || self.has_long_statement()
+    }
+}
+
+impl Server {
+    /// Is a statement under way that changes what others mean?
+    #[inline]
+    pub(super) fn is_in_flux(&self) -> bool {
+        !self.flights.is_empty() && self.flights.iter().any(|flight| flight.plan.changes_meaning)
+    }
+}
+
+/// How the session's texts are read at this moment; `None` if that is not known.
+pub(super) fn reading(client: &Client, server: &Server, text: &[u8]) -> Option<Reading> {
+    if text.is_ascii() && memchr::memchr(b'\\', text).is_none() {
+        return Some(Reading::default());
+    }
+    if server.is_in_flux() || client.track().is_some_and(|track| track.local() != 0) {
+        return None;
+    }
+    let (strings, apart) = client.settings.as_ref()?.reading();
+    let default = server.pool.reading();
+    Some(Reading {
+        standard_strings: strings.unwrap_or(default.standard_strings),
+        ascii_apart: apart.unwrap_or(default.ascii_apart),
+    })
+}
+
+/// What a text does.
+pub(super) fn read(library: &mut Library, client: &Client, server: &Server, text: &[u8]) -> Read {
+    match reading(client, server, text) {
+        Some(reading) => library.read(text, reading),
+        None => Read::Plan(Arc::new(Plan::unknown())),
+    }
+}
+
+/// A statement is about to be sent: the `nth` of the unit under way.
+pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
+    client.doubts |= plan.doubts | plan.ends.and(client.pins.asked());
+    if plan.stirs {
+        server.stir();
+    }
+    if plan.discards {
+        client.discards = true;
+    }
+    for name in &plan.functions {
+        function_called(client, server, name, 0);
+    }
+    remember_placeholders(client, &plan.placeholders);
+    if plan.is_awaited() {
+        fly(server, plan.clone());
+    }
+}
+
+/// The end of a transaction that has changed settings is about to be sent.
+pub(super) fn note_end(server: &mut Server) {
+    fly(server, Arc::new(Plan { changes_meaning: true, ..Plan::default() }));
+}
+
+fn fly(server: &mut Server, plan: Arc<Plan>) {
+    server.flights.push_back(Flight { unit: server.ledger.unit(), first: server.sent_steps, plan });
+}
+
+/// Something is about to be sent of which nothing is known.
+pub(super) fn note_unknown(client: &mut Client, server: &mut Server) {
+    note(client, server, &Arc::new(Plan::unknown()));
+}
+
+/// Functions that call each other are followed so far.
+const MAX_DEPTH: u32 = 16;
+
+/// What a function does is known, or it is to be asked about.
+fn function_called(client: &mut Client, server: &mut Server, name: &str, depth: u32) {
+    let known = if depth < MAX_DEPTH { server.pool.routine(name) } else { None };
+    let Some(routine) = known else {
+        client.doubts |= Aspects::ALL;
+        server.stir();
+        let Some(more) = client.more() else { return };
+        if more.functions.iter().all(|other| **other != *name) {
+            if more.functions.len() < MAX_NAMES {
+                more.functions.push(name.into());
+            } else {
+                client.pins |= Pins::SETTING;
+            }
+        }
+        return;
+    };
+    client.doubts |= routine.doubts;
+    client.pins |= routine.pins;
+    if routine.stirs {
+        server.stir();
+    }
+    server.changed_catalog |= routine.definition;
+    remember_placeholders(client, &routine.placeholders);
+    for name in &routine.calls {
+        function_called(client, server, name, depth + 1);
+    }
+}
+
+fn remember_placeholders(client: &mut Client, names: &[Box<str>]) {
+    if names.is_empty() {
+        return;
+    }
+    let Some(more) = client.more() else { return };
+    for name in names {
+        if more.placeholders.contains(name) {
+            continue;
+        }
+        if more.placeholders.len() >= MAX_NAMES {
+            client.pins |= Pins::SETTING;
+            return;
+        }
+        more.placeholders.push(name.clone());
+    }
+}
+
+/// A statement was bound to a portal.
+pub(super) fn bound(client: &mut Client, portal: &[u8], plan: Option<Arc<Plan>>) {
+    let Some(plan) = plan else {
+        if let Some(more) = client.more.as_mut().filter(|more| !more.portals.is_empty()) {
+            more.portals.remove(portal);
+        }
+        return;
+    };
+    let Some(more) = client.more() else { return };
+    if more.portals.len() < MAX_NAMES || more.portals.contains_key(portal) {
+        more.portals.insert(portal.into(), plan);
+    } else {
+        client.doubts |= Aspects::ALL;
+    }
+}
+
+/// Functions of large objects that are called by their numbers (src/include/catalog/pg_proc.dat); what they leave behind ends
+/// with the transaction.
+const LARGE_OBJECTS: [u32; 14] = [715, 764, 767, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171];
+
+impl Core {
+    /// An Execute is about to be sent.
+    #[inline]
+    pub(super) fn execute_seen(&mut self, client: u32, server: u32, head: &Head<'_>) {
+        let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
+            return;
+        };
+        if s.ledger.is_discarding() {
+            return;
+        }
+        if let Some(more) = c.more.as_ref().filter(|more| !more.portals.is_empty()) {
+            let portal = head.body.split(|b| *b == 0).next().unwrap_or_default();
+            if let Some(plan) = more.portals.get(portal).cloned() {
+                note(c, s, &plan);
+            }
+        }
+        s.sent_steps += 1;
+        s.ledger.sent(head.tag);
+    }
+
+    /// A FunctionCall is about to be sent.
+    pub(super) fn function_call_seen(&mut self, client: u32, server: u32, head: &Head<'_>) {
+        let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
+            return;
+        };
+        let number = head.body.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes));
+        if !s.ledger.is_discarding() && !number.is_some_and(|n| LARGE_OBJECTS.contains(&n) || n == 3172) {
+            note_unknown(c, s);
+        }
+        s.sent_steps = 0;
+        s.ledger.sent(head.tag);
+    }
+
+    /// A statement has completed, or a portal has given a part of its rows.
+    #[inline]
+    pub(super) fn completed(&mut self, client: u32, slot: u32, tag: u8, body: &[u8]) {
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        let step = s.done_steps;
+        s.done_steps += 1;
+        let flying = !s.flights.is_empty();
+        if flying || self.clients.get(client as usize).is_some_and(|c| c.track().is_some()) {
+            self.count(client, slot, step, tag, body);
+        }
+        if tag == backend::COMMAND_COMPLETE {
+            self.command_complete(client, slot, body);
+        }
+    }
+
+    fn count(&mut self, client: u32, slot: u32, step: u32, tag: u8, body: &[u8]) {
+        let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(slot as usize)) else {
+            return;
+        };
+        let unit = s.ledger.front_unit();
+        let mut plan = None;
+        if let Some(flight) = s.flights.front().filter(|f| f.unit == unit && f.first <= step) {
+            let steps = flight.plan.steps.len() as u32;
+            plan = Some((flight.plan.clone(), (step - flight.first) as usize));
+            if step - flight.first + 1 >= steps {
+                s.flights.pop_front();
+            }
+        }
+        if tag == backend::COMMAND_COMPLETE {
+            let actions = plan.as_ref().and_then(|(plan, at)| plan.steps.get(*at)).map_or(&[][..], |step| step);
+            let partly = actions.iter().any(|action| matches!(action, Action::RollbackTo(_)));
+            if body.starts_with(b"COMMIT\0") || body.starts_with(b"PREPARE TRANSACTION\0") {
+                if let Some(more) = c.more.as_mut() {
+                    live::commit(&mut more.track);
+                }
+            } else if body.starts_with(b"ROLLBACK\0") && !partly {
+                undo(c, s);
+            }
+            for action in actions {
+                act(c, s, action, &self.shared.interner);
+            }
+        }
+        if let Some((plan, _)) = plan {
+            c.pins |= plan.pins;
+            s.changed_defaults |= plan.defaults;
+        }
+        if s.stirred && s.flights.is_empty() {
+            // What was parsed while it was under way belongs to neither side.
+            s.shelf.stir();
+        }
+    }
+
+    /// The server is ready for the next query.
+    #[inline]
+    pub(super) fn unit_over(&mut self, client: u32, slot: u32, status: TxStatus) {
+        let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(slot as usize)) else {
+            return;
+        };
+        s.done_steps = 0;
+        if !s.flights.is_empty() {
+            if s.ledger.take_renumbered() {
+                s.flights.clear();
+                c.doubts = Aspects::ALL;
+            }
+            let next = s.ledger.front_unit();
+            while s.flights.front().is_some_and(|f| (next.wrapping_sub(f.unit) as i32) > 0) {
+                s.flights.pop_front();
+            }
+        }
+        if c.track().is_some() {
+            with_live(c, s, |track, live| live::ready(track, live, status));
+        }
+    }
+
+    /// A statement of the client's has failed.
+    #[inline]
+    pub(super) fn statement_failed(&mut self, client: u32) {
+        let more = self.clients.get_mut(client as usize).and_then(|c| c.more.as_mut());
+        if let Some(track) = more.and_then(|more| more.track.as_mut()) {
+            track.fail();
+        }
+    }
+}
+
+/// Takes back what a transaction has set.
+pub(super) fn undo(client: &mut Client, server: &mut Server) {
+    if client.track().is_some() {
+        with_live(client, server, live::rollback);
+    }
+}
+
+fn with_live(client: &mut Client, server: &mut Server, change: impl FnOnce(&mut Option<Box<Track>>, &mut Live)) {
+    let (Some(wanted), Some(more)) = (client.settings.clone(), client.more.as_mut()) else {
+        return;
+    };
+    let mut live = Live { wanted, present: server.settings.clone() };
+    change(&mut more.track, &mut live);
+    client.settings = Some(live.wanted);
+    server.settings = live.present;
+}
+
+fn act(client: &mut Client, server: &mut Server, action: &Action, interner: &pgusher_session::settings::Interner) {
+    let Some(began) = client.began().cloned() else {
+        return;
+    };
+    match action {
+        Action::DiscardSequences => client.pins = client.pins.without(Pins::SEQUENCE),
+        Action::DiscardAll => client.pins = client.pins.without(Pins::SEQUENCE.union(Pins::SETTING)),
+        Action::Set { name, .. } | Action::Local { name, .. } => server.leaves(name),
+        _ => {}
+    }
+    let _ = client.more();
+    let mut known = true;
+    let mut too_large = false;
+    with_live(client, server, |track, live| {
+        known = live::apply(track, live, action, &began, interner);
+        too_large = track.as_ref().is_some_and(|track| track.too_large);
+    });
+    if too_large {
+        client.pins |= Pins::SETTING;
+    }
+    match action {
+        Action::Local { .. } if !known => server.stir(),
+        _ if !known => client.doubts |= Aspects::SETTINGS,
+        _ => {}
+    }
+}
