@@ -3,6 +3,7 @@
 //!
 //! The session keeps the truth; a physical connection is made to agree with it before it is used.
 
+pub mod knowledge;
 pub mod ledger;
 pub mod settings;
 pub mod statements;
