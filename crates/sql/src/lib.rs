@@ -19,7 +19,8 @@
 //! assert_eq!(set.replay(), "SET LOCAL search_path TO 'sales', '$user'");
 //! ```
 //!
-//! Not for: what names resolve to, what a function's body does, what triggers and defaults do. That is the relation cache's.
+//! What a function's body does is read by [`body`]. Not for: what names resolve to, what triggers and defaults do. That is the
+//! relation cache's.
 
 pub mod body;
 mod cache;

@@ -1,0 +1,126 @@
+//! What follows from the definitions: doubts are carried from functions to those who call them, to the relations that reach them,
+//! and from relation to relation, until nothing is added.
+
+use std::collections::HashMap;
+
+use super::Knowledge;
+use super::reader::{Name, Reader};
+
+/// How often doubts are carried on. A chain of calls and relations that is longer leaves everything in doubt.
+const MAX_ROUNDS: usize = 100;
+
+impl Reader {
+    pub(super) fn judge(mut self) -> Knowledge {
+        if self.too_many {
+            return Knowledge {
+                everywhere: true,
+                too_many: true,
+                definitions: true,
+                login: true,
+                ..Knowledge::default()
+            };
+        }
+        let mut knowledge = Knowledge::default();
+        let mut by_oid = HashMap::with_capacity(self.functions.len());
+        for (index, function) in self.functions.iter().enumerate() {
+            by_oid.insert(function.oid, index);
+        }
+        for oid in &self.doubts {
+            if let Some(function) = by_oid.get(oid).and_then(|index| self.functions.get_mut(*index)) {
+                function.doubt = true;
+            }
+        }
+        // By number of a name: is a function, is a relation of that name in doubt?
+        let mut functions = vec![false; self.names.len()];
+        let mut relations = vec![false; self.names.len()];
+        let mut settled = false;
+        for _ in 0..MAX_ROUNDS {
+            if !self.round(&by_oid, &mut functions, &mut relations, &mut knowledge) {
+                settled = true;
+                break;
+            }
+        }
+        for function in &self.functions {
+            let doubt = function.doubt || !settled;
+            *knowledge.functions.entry(self.names.get(function.name).into()).or_default() |= doubt;
+            // `row.name` calls it, which looks like a column.
+            knowledge.everywhere |= doubt && function.notation;
+        }
+        for (oid, login) in &self.events {
+            if self.in_doubt(&by_oid, *oid) || !settled {
+                let flag = if *login { &mut knowledge.login } else { &mut knowledge.definitions };
+                *flag = true;
+            }
+        }
+        for (number, doubt) in (0u32..).zip(&relations) {
+            if *doubt {
+                let name = self.names.get(number);
+                // The statement's spelling of the name may have other bytes.
+                knowledge.everywhere |= !self.utf8 && !name.is_ascii();
+                knowledge.relations.insert(name.into());
+            }
+        }
+        knowledge.everywhere |= !settled;
+        knowledge
+    }
+
+    fn in_doubt(&self, by_oid: &HashMap<u32, usize>, oid: u32) -> bool {
+        by_oid.get(&oid).and_then(|index| self.functions.get(*index)).is_some_and(|function| function.doubt)
+    }
+
+    /// Carries doubts one step. Whether there are new ones.
+    fn round(
+        &mut self,
+        by_oid: &HashMap<u32, usize>,
+        functions: &mut [bool],
+        relations: &mut [bool],
+        knowledge: &mut Knowledge,
+    ) -> bool {
+        let mut more = false;
+        for function in &self.functions {
+            if function.doubt {
+                more |= mark(functions, function.name);
+            }
+        }
+        for (oid, relation) in &self.reached {
+            if *oid == 0 || self.in_doubt(by_oid, *oid) {
+                match relation {
+                    Some(relation) => more |= mark(relations, *relation),
+                    None => knowledge.everywhere = true,
+                }
+            }
+        }
+        for (source, target) in &self.edges {
+            if is(relations, *target) {
+                more |= mark(relations, *source);
+            }
+        }
+        let any = relations.contains(&true);
+        let called: Vec<u32> =
+            self.calls.iter().filter(|(_, callee)| self.in_doubt(by_oid, *callee)).map(|(caller, _)| *caller).collect();
+        for oid in called {
+            if let Some(function) = by_oid.get(&oid).and_then(|index| self.functions.get_mut(*index)) {
+                more |= !std::mem::replace(&mut function.doubt, true);
+            }
+        }
+        for function in &mut self.functions {
+            if !function.doubt
+                && (function.calls.iter().any(|name| is(functions, *name))
+                    || (any && (function.any_relation || function.names.iter().any(|name| is(relations, *name)))))
+            {
+                function.doubt = true;
+                more = true;
+            }
+        }
+        more
+    }
+}
+
+fn is(marks: &[bool], name: Name) -> bool {
+    marks.get(name as usize).copied().unwrap_or(false)
+}
+
+/// Whether it was not marked before.
+fn mark(marks: &mut [bool], name: Name) -> bool {
+    marks.get_mut(name as usize).is_some_and(|mark| !std::mem::replace(mark, true))
+}
