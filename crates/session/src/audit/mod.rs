@@ -1,0 +1,95 @@
+//! Asks a physical connection what its session holds, and reads the answer.
+//!
+//! For work of which the text does not say what it did to the session: an unknown function, a DO block, set_config with
+//! parameters. [`Inquiry::sql`] is one simple Query, to be sent when the connection is idle and outside of a transaction block.
+//! The bodies of the DataRow messages go to [`Answer::row`], and [`Answer::finish`] says what was found. Every other message up
+//! to ReadyForQuery says nothing, except an ErrorResponse: then nothing is known, whatever rows came before it. It happens
+//! when the session's statement_timeout is shorter than the inquiry takes, or when a name asked for is a setting that the
+//! session's role may not read.
+//!
+//! What SQL cannot tell is not found: loaded libraries, the state of sequences (currval, lastval) and of random numbers,
+//! and custom placeholders that nobody has named.
+
+mod answer;
+mod findings;
+mod sql;
+
+pub use answer::{Answer, MAX_BYTES, Unreadable};
+pub use findings::{Findings, FunctionDefinition, PreparedStatement};
+
+use crate::Settings;
+use std::ops::BitOr;
+
+/// Longest value of a setting, in bytes, that an answer holds.
+pub const MAX_VALUE: usize = 256 * 1024;
+/// Longest text of a prepared statement or body of a function, in bytes, that an answer holds.
+pub const MAX_TEXT: usize = 64 * 1024;
+
+/// What is to be asked.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Aspects(u8);
+
+impl Aspects {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// The settings of the session, its role and its session authorization. Costs more than all others together.
+    pub const SETTINGS: Self = Self(1);
+    /// Objects in the session's temporary schema.
+    pub const TEMPORARY: Self = Self(1 << 1);
+    /// Advisory locks of the session. Looks at all locks of the server.
+    pub const LOCKS: Self = Self(1 << 2);
+    /// Channels that the session listens to.
+    pub const CHANNELS: Self = Self(1 << 3);
+    /// Prepared statements, but for the manager's own.
+    pub const PREPARED: Self = Self(1 << 4);
+    /// Cursors WITH HOLD.
+    pub const CURSORS: Self = Self(1 << 5);
+    /// The definitions of functions.
+    pub const FUNCTIONS: Self = Self(1 << 6);
+    /// All of them.
+    pub const ALL: Self = Self((1 << 7) - 1);
+
+    /// Both together.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Are all of `other` among these?
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Is nothing to be asked?
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl BitOr for Aspects {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}
+
+/// One question to a physical connection. The same is needed to understand the answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Inquiry<'a> {
+    /// What is asked.
+    pub aspects: Aspects,
+    /// What the session is believed to have. Its spelling is kept where a value means the same, and so are values that the
+    /// session's role may not see.
+    pub known: &'a Settings,
+    /// The name of the role that the physical connection logged in as.
+    pub login: &'a str,
+    /// Names of custom placeholders (`app.tenant`) that may have been set, besides those that are known. A name without a dot
+    /// is not asked: those settings are found anyway.
+    pub placeholders: &'a [Box<str>],
+    /// Names of custom placeholders that were empty on the physical connection before the session had it. A placeholder, once
+    /// set, is never unknown again: after RESET or ROLLBACK it is empty, in a fresh session it does not exist. One of these that
+    /// is empty and not known is the remainder of another session and is not reported.
+    pub leftovers: &'a [Box<str>],
+    /// Names of functions, as the catalog has them, whose definitions are wanted.
+    pub functions: &'a [Box<str>],
+}
