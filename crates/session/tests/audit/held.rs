@@ -64,12 +64,14 @@ fn functions() {
         "create schema s; \
          create function f() returns int language sql as 'select 1'; \
          create function s.f(int) returns int language plpgsql set work_mem = '1MB' as 'begin return 2; end'; \
-         create function f(a text) returns int language sql return 3; \
          create function \"F\"() returns int language internal as 'pg_backend_pid'; \
          create procedure g() language sql as 'select 4'; \
          create aggregate h(int) (sfunc = int4pl, stype = int); \
          create function now(int) returns int language sql as 'select 5'",
     );
+    // A body that the server keeps parsed, where there is such a thing.
+    let parsed = if server().version().major >= 14 { "int language sql return 3" } else { "void language sql as ''" };
+    session.run(&format!("create function f(a text) returns {parsed}"));
     session.run(&format!("create function long() returns int language sql as '--{}\nselect 1'", "x".repeat(65536)));
     let names = ["f", "F", "g", "h", "now", "long", "nobody"];
     let question = Question { aspects: Aspects::FUNCTIONS, functions: &names, ..Question::default() };
