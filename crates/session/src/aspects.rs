@@ -11,15 +11,15 @@ pub struct Aspects(u8);
 impl Aspects {
     /// Nothing.
     pub const NONE: Self = Self(0);
-    /// Values of settings.
+    /// The settings of the session, its role and its session authorization. Costs more than all others together.
     pub const SETTINGS: Self = Self(1);
-    /// Temporary objects.
+    /// Objects in the session's temporary schema.
     pub const TEMPORARY: Self = Self(2);
-    /// Advisory locks of the session.
+    /// Advisory locks of the session. The question looks at all locks of the server.
     pub const LOCKS: Self = Self(4);
     /// Channels that are listened to.
     pub const CHANNELS: Self = Self(8);
-    /// Statements prepared by SQL.
+    /// Prepared statements, but for the manager's own.
     pub const PREPARED: Self = Self(16);
     /// Cursors WITH HOLD.
     pub const CURSORS: Self = Self(32);
