@@ -2,7 +2,8 @@
 //! same, message by message. Through the manager each transaction gets another physical connection at random, and other clients
 //! use the same pool all the time, in ways that must not be noticed.
 //!
-//! `PGUSHER_SESSIONS` names scripts to play, by a part of their names; `PGUSHER_SESSIONS_SEED` is where the neighbours begin.
+//! `PGUSHER_SESSIONS` names scripts to play, by a part of their names; `PGUSHER_SESSIONS_SEED` is where the neighbours begin;
+//! `PGUSHER_SESSIONS_NEIGHBOURS` is how many there are (0: none).
 //! With `PGUSHER_SESSIONS_WITHOUT_STATUS` parameter changes are not compared, to see what else differs; with
 //! `PGUSHER_SESSIONS_VERBOSE` each script is named with its time.
 //! Scripts that are known to differ stand in tests/sessions/known-differences.txt with the reason. One that no longer differs has
@@ -51,6 +52,10 @@ fn collect(folder: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 fn scripts(folder: &Path) -> Vec<Script> {
     let mut paths = Vec::new();
     collect(folder, &mut paths);
@@ -75,6 +80,8 @@ struct Stage {
     neighbours: Arc<Vec<Script>>,
     base: String,
     seed: u64,
+    /// Neighbours.
+    count: usize,
 }
 
 impl Stage {
@@ -96,7 +103,7 @@ impl Stage {
         ground.prepare(script);
         let direct = play(script, &self.address(), ground, &Expect::Ready);
         ground.prepare(script);
-        let connections = script.clients() + NEIGHBOURS + 2;
+        let connections = script.clients() + self.count + 2;
         let conninfo = self.server.conninfo(ground.database(), script.user());
         let toml = format!("server = \"\"\"{conninfo}\"\"\"\nscatter = true\nmin_pool_size = 0\n");
         let overrides = overrides(2, connections);
@@ -105,7 +112,7 @@ impl Stage {
         let address = manager.addresses()[0].clone();
         let seed = self.seed.wrapping_add(turn);
         let neighbours =
-            Neighbours::start(&self.neighbours, &address, script.user(), ground.database(), NEIGHBOURS, seed);
+            Neighbours::start(&self.neighbours, &address, script.user(), ground.database(), self.count, seed);
         let managed = play(script, &address, ground, &Expect::As { run: &direct, patience });
         drop(neighbours);
         // Its control side takes a second to end; its connections are closed at once.
@@ -127,7 +134,8 @@ fn catch(play: impl FnOnce() -> Option<String>) -> Option<String> {
 fn sessions_are_as_on_a_direct_connection() {
     let begun = Instant::now();
     let part = std::env::var("PGUSHER_SESSIONS").unwrap_or_default();
-    let seed = std::env::var("PGUSHER_SESSIONS_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    let seed = number("PGUSHER_SESSIONS_SEED").unwrap_or(1);
+    let count = number("PGUSHER_SESSIONS_NEIGHBOURS").map_or(NEIGHBOURS, |n| n as usize);
     let known = known_differences();
     let mut all = scripts(&root());
     let neighbours: Vec<Script> = scripts(&root().join("neighbours"));
@@ -145,7 +153,7 @@ fn sessions_are_as_on_a_direct_connection() {
     server.psql("postgres", &std::fs::read_to_string(root().join("server.sql")).unwrap()).unwrap();
     server.psql("template1", &std::fs::read_to_string(root().join("neighbours.sql")).unwrap()).unwrap();
     let base = std::fs::read_to_string(root().join("base.sql")).unwrap();
-    let stage = Stage { server, neighbours: Arc::new(neighbours), base, seed };
+    let stage = Stage { server, neighbours: Arc::new(neighbours), base, seed, count };
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     std::thread::scope(|scope| {

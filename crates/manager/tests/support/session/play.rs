@@ -4,7 +4,7 @@ use super::ground::Ground;
 use super::script::{Action, Script, Then};
 use super::side::{Event, Side};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the clients of a script received.
 #[derive(Debug, Default)]
@@ -20,6 +20,9 @@ pub struct Run {
 const DIRECT_PATIENCE: Duration = Duration::from_millis(1500);
 /// In which nothing comes any more.
 const PAUSE: Duration = Duration::from_millis(30);
+
+/// How long a reply may take behind one that should have been the last.
+const LAST: Duration = Duration::from_millis(400);
 
 /// How to wait.
 pub enum Expect<'a> {
@@ -157,7 +160,13 @@ fn answered(side: &mut Side, expected: Expected) -> bool {
             }
             true
         }
-        Some(((count, _), patience)) => side.read_until(patience, |side| side.replies >= count),
+        Some(((count, _), patience)) => {
+            let end = Instant::now() + patience;
+            // Once all that is owed has come, nothing more will.
+            side.read_until(patience, |side| side.replies >= count || side.is_answered());
+            let left = end.saturating_duration_since(Instant::now()).min(LAST);
+            side.read_until(left, |side| side.replies >= count)
+        }
     }
 }
 

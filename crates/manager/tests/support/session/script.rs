@@ -229,13 +229,14 @@ impl Script {
         }
     }
 
-    /// The role of the first client that names one.
+    /// The role of the first client.
     pub fn user(&self) -> &str {
-        let mut parameters = self.steps.iter().filter_map(|s| match &s.action {
-            Action::Connect { parameters, .. } => parameters.iter().find(|(n, _)| n == "user"),
+        let first = self.steps.iter().find_map(|s| match &s.action {
+            Action::Connect { parameters, .. } => Some(parameters),
             _ => None,
         });
-        parameters.next().map_or("postgres", |(_, v)| v)
+        let user = first.and_then(|parameters| parameters.iter().find(|(n, _)| n == "user"));
+        user.map_or("postgres", |(_, v)| v)
     }
 
     /// How many clients there are.

@@ -29,7 +29,7 @@ pub struct Side {
     pub ready: usize,
     /// Those that are owed by now.
     pub owed: usize,
-    /// Replies besides what may come at any time.
+    /// Replies besides what may come at any time; the end of the connection is one.
     pub replies: usize,
     pub notifications: usize,
     /// CopyInResponse that came, less the ends of COPY that were sent.
@@ -116,6 +116,7 @@ impl Side {
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
                 _ => {
                     self.events.push(Event::Closed);
+                    self.replies += 1;
                     self.stream = None;
                 }
             }
