@@ -6,6 +6,7 @@
 //! `PGUSHER_SESSIONS_NEIGHBOURS` is how many there are (0: none).
 //! With `PGUSHER_SESSIONS_WITHOUT_STATUS` parameter changes are not compared, to see what else differs; with
 //! `PGUSHER_SESSIONS_VERBOSE` each script is named with its time.
+//! With `PGUSHER_SESSIONS_DIRECT` both runs are direct, which shows whether a script says the same each time.
 //! Scripts that are known to differ stand in tests/sessions/known-differences.txt with the reason. One that no longer differs has
 //! to leave that list.
 
@@ -103,6 +104,11 @@ impl Stage {
         ground.prepare(script);
         let direct = play(script, &self.address(), ground, &Expect::Ready);
         ground.prepare(script);
+        let with_status = std::env::var_os("PGUSHER_SESSIONS_WITHOUT_STATUS").is_none();
+        if std::env::var_os("PGUSHER_SESSIONS_DIRECT").is_some() {
+            let again = play(script, &self.address(), ground, &Expect::As { run: &direct, patience });
+            return compare::difference(script, &direct, &again, with_status);
+        }
         let connections = script.clients() + self.count + 2;
         let conninfo = self.server.conninfo(ground.database(), script.user());
         let toml = format!("server = \"\"\"{conninfo}\"\"\"\nscatter = true\nmin_pool_size = 0\n");
@@ -117,7 +123,6 @@ impl Stage {
         drop(neighbours);
         // Its control side takes a second to end; its connections are closed at once.
         std::thread::spawn(move || drop(manager));
-        let with_status = std::env::var_os("PGUSHER_SESSIONS_WITHOUT_STATUS").is_none();
         compare::difference(script, &direct, &managed, with_status)
     }
 }
