@@ -181,7 +181,7 @@ impl Shared {
         let pool = Arc::new(PoolEntry {
             database: database.into(),
             user: user.into(),
-            seats: Pool::new(self.config.workers, self.config.pool_size),
+            seats: self.seats(),
             login: ArcSwapOption::from(self.config.login_for(user).map(Arc::new)),
             welcome: ArcSwapOption::empty(),
             refused: AtomicBool::new(false),
@@ -196,6 +196,11 @@ impl Shared {
         all.push(pool.clone());
         self.all_pools.store(Arc::new(all));
         Some(pool)
+    }
+
+    fn seats(&self) -> Pool {
+        let (workers, limit) = (self.config.workers, self.config.pool_size);
+        if self.config.scatter { Pool::scattering(workers, limit, rand::random()) } else { Pool::new(workers, limit) }
     }
 
     /// The pool that has been without a client for longest. Its connections are all idle, and the workers close them.

@@ -103,6 +103,21 @@ struct Inner {
     idle: usize,
     waiting: usize,
     next_ticket: u64,
+    /// Idle connections are taken at random, drawn from this; `None`: the one that was used last.
+    scatter: Option<Scatter>,
+}
+
+/// A sequence of numbers that looks random: a counter, mixed (SplitMix64, Steele, Lea and Flood 2014).
+#[derive(Debug)]
+struct Scatter(u64);
+
+impl Scatter {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
 }
 
 /// The physical connections of one (database, user).
@@ -114,8 +129,18 @@ pub struct Pool {
 impl Pool {
     /// An empty pool for `workers` worker threads, with at most `limit` connections.
     pub fn new(workers: usize, limit: usize) -> Self {
+        Self::build(workers, limit, None)
+    }
+
+    /// As [`new`](Self::new), but each client that asks gets any idle connection, of any worker, chosen at random; never the
+    /// one that became free last, as long as there is another. For tests of what must not depend on the connection.
+    pub fn scattering(workers: usize, limit: usize, seed: u64) -> Self {
+        Self::build(workers, limit, Some(Scatter(seed)))
+    }
+
+    fn build(workers: usize, limit: usize, scatter: Option<Scatter>) -> Self {
         let homes = std::iter::repeat_with(Home::default).take(workers).collect();
-        let inner = Inner { homes, limit, total: 0, opening: 0, idle: 0, waiting: 0, next_ticket: 0 };
+        let inner = Inner { homes, limit, total: 0, opening: 0, idle: 0, waiting: 0, next_ticket: 0, scatter };
         Self { inner: Mutex::new(inner) }
     }
 
@@ -307,12 +332,33 @@ impl Inner {
         if self.idle == 0 {
             return None;
         }
+        if self.scatter.is_some() {
+            return self.take_any(worker);
+        }
         let taken = match self.home(worker).idle.pop() {
             Some(idle) => Acquire::Local(idle.seat),
             None => Acquire::Remote(self.homes.iter_mut().find_map(|h| h.idle.pop())?.seat),
         };
         self.idle -= 1;
         Some(taken)
+    }
+
+    /// Any idle connection but the one that became free last, if there is a choice.
+    #[cold]
+    fn take_any(&mut self, worker: WorkerId) -> Option<Acquire> {
+        let mut places: Vec<(Micros, usize, usize)> = Vec::with_capacity(self.idle);
+        for (home, idle) in self.homes.iter().map(|h| &h.idle).enumerate() {
+            places.extend(idle.iter().enumerate().map(|(at, i)| (i.since, home, at)));
+        }
+        let newest = (0..places.len()).max_by_key(|i| places.get(*i))?;
+        if places.len() > 1 {
+            places.swap_remove(newest);
+        }
+        let drawn = self.scatter.as_mut()?.next() % u64::try_from(places.len()).ok()?;
+        let (_, home, at) = *places.get(usize::try_from(drawn).ok()?)?;
+        let seat = self.homes.get_mut(home)?.idle.remove(at).seat;
+        self.idle -= 1;
+        Some(if seat.worker == worker { Acquire::Local(seat) } else { Acquire::Remote(seat) })
     }
 
     fn enqueue(&mut self, worker: WorkerId, waiter: Waiter) {
@@ -412,6 +458,35 @@ mod tests {
         assert_eq!(pool.take_idle_above(1, WorkerId(1), Micros(99)), vec![]);
         // Never more than the limit.
         assert!(pool.ensure(99) && pool.ensure(99) && !pool.ensure(99));
+    }
+
+    #[test]
+    fn scatters_clients_over_all_idle_connections() {
+        let pool = Pool::scattering(2, 6, 7);
+        for slot in 0..6 {
+            assert!(pool.ensure(6));
+            assert_eq!(pool.opened(seat((slot % 2) as u8, slot), Micros(u64::from(slot))), Release::Idle);
+        }
+        let mut used = std::collections::HashSet::new();
+        let mut last = None;
+        for time in 10..200 {
+            let server = match pool.acquire(seat(0, 77), Micros(time)) {
+                Acquire::Local(server) if server.worker == WorkerId(0) => server,
+                Acquire::Remote(server) if server.worker == WorkerId(1) => server,
+                other => panic!("{other:?}"),
+            };
+            assert_ne!(last, Some(server));
+            used.insert(server);
+            last = Some(server);
+            pool.release(server, Micros(time));
+        }
+        assert_eq!(used.len(), 6);
+        assert_eq!(pool.counts(), Counts { total: 6, opening: 0, idle: 6, waiting: 0 });
+        // The only one there is.
+        let pool = Pool::scattering(1, 1, 7);
+        assert!(pool.ensure(1));
+        pool.opened(seat(0, 1), Micros(1));
+        assert_eq!(pool.acquire(seat(0, 2), Micros(2)), Acquire::Local(seat(0, 1)));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub(super) struct File {
     pub(super) pool_size: Option<usize>,
     pub(super) min_pool_size: Option<usize>,
     pub(super) pool_mode: Option<PoolMode>,
+    pub(super) scatter: Option<bool>,
     pub(super) statement_reuse: Option<StatementReuse>,
     pub(super) statements_per_server: Option<usize>,
     pub(super) max_clients: Option<usize>,

@@ -88,6 +88,8 @@ pub struct Config {
     pub min_pool_size: Option<usize>,
     /// When a client gives its physical connection back.
     pub pool_mode: PoolMode,
+    /// Each transaction gets another physical connection, chosen at random. For tests.
+    pub scatter: bool,
     /// Which statements servers keep for later.
     pub statement_reuse: StatementReuse,
     /// Prepared statements that a server keeps, about.
@@ -182,7 +184,10 @@ impl Config {
         if !(1..=MAX_CLIENTS).contains(&max_clients) {
             return Err(ConfigError(format!("max_clients must be between 1 and {MAX_CLIENTS}, not {max_clients}")));
         }
-        let min_pool_size = overrides.min_pool_size.or(file.min_pool_size);
+        let scatter = file.scatter.unwrap_or(false);
+        // There must be something to scatter over.
+        let unsaid = scatter.then_some(pool_size);
+        let min_pool_size = overrides.min_pool_size.or(file.min_pool_size).or(unsaid);
         if let Some(min) = min_pool_size.filter(|min| *min > pool_size) {
             return Err(ConfigError(format!("min_pool_size ({min}) must not be greater than pool_size ({pool_size})")));
         }
@@ -202,6 +207,7 @@ impl Config {
             statement_reuse: file.statement_reuse.unwrap_or(StatementReuse::On),
             statements_per_server: file.statements_per_server.unwrap_or(500).max(1),
             pool_mode: overrides.pool_mode.or(file.pool_mode).unwrap_or(PoolMode::Transaction),
+            scatter,
             max_clients,
             max_pools: file.max_pools.unwrap_or(1_000),
             max_cancels: file.max_cancels.unwrap_or(100),
