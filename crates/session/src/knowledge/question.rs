@@ -1,4 +1,4 @@
-//! The one query that asks a database for its definitions.
+//! The query that asks a database for its definitions.
 //!
 //! It must mean the same under any `search_path`, so all names and operators are qualified; the operators of the template are
 //! qualified by [`qualify`]. What uses an operator without naming it (IN, IS DISTINCT FROM, BETWEEN, USING, a short CASE) is not
@@ -24,7 +24,8 @@ use super::reader::{MAX_BYTES, MAX_FUNCTIONS};
 /// The least OID of an object that is not PostgreSQL's own (FirstNormalObjectId in access/transam.h).
 const FIRST: &str = "'16384'::pg_catalog.oid";
 
-/// The text of the query, for a simple Query. With the version of an earlier answer, rows of functions and relations come only
+/// The text of the query, for one simple Query on a connection that is in no transaction. It switches compilation (`jit`) off for
+/// itself, which takes ten times as long as the query. With the version of an earlier answer, rows of functions and relations come only
 /// if something has changed since.
 #[must_use]
 pub fn question(known: Option<u64>) -> String {
