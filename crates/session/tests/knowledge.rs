@@ -464,7 +464,7 @@ fn rows_of_another_form_are_refused() {
 #[ignore = "a measurement"]
 fn cost() {
     use std::time::Instant;
-    let median = |mut work: Box<dyn FnMut() -> usize>| {
+    fn median(mut work: impl FnMut() -> usize) -> (f64, usize) {
         let mut times: Vec<(f64, usize)> = (0..15)
             .map(|_| {
                 let start = Instant::now();
@@ -474,17 +474,17 @@ fn cost() {
             .collect();
         times.sort_by(|a, b| a.0.total_cmp(&b.0));
         times[7]
-    };
+    }
     database("cost_empty", "");
     database("cost_full", "");
     run_file("cost_full", &ordinary(500, 500));
     run("cost_full", "vacuum analyze");
     for name in ["cost_empty", "cost_full"] {
         let first = known(name);
-        let bare = median(Box::new(|| server().psql(name, "select 1").unwrap().len())).0;
+        let bare = median(|| server().psql(name, "select 1").unwrap().len()).0;
         for (what, version) in [("all", None), ("unchanged", Some(first.version))] {
             let sql = question(version);
-            let (time, bytes) = median(Box::new(|| server().psql(name, &sql).unwrap().len()));
+            let (time, bytes) = median(|| server().psql(name, &sql).unwrap().len());
             println!("{name} {what}: {:.1} ms on the server, {bytes} bytes", time - bare);
         }
         let answer = server().psql(name, &question(None)).unwrap();
@@ -495,11 +495,11 @@ fn cost() {
                 data_row(&columns)
             })
             .collect();
-        let (time, _) = median(Box::new(|| {
+        let (time, _) = median(|| {
             let mut reader = Reader::new();
             rows.iter().for_each(|row| reader.row(row).unwrap());
             reader.finish(None).unwrap().relations().count()
-        }));
+        });
         println!("{name}: {time:.2} ms to read {} rows", rows.len());
     }
 }

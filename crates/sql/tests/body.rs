@@ -161,6 +161,14 @@ const PLPGSQL: &[Row] = &[
     ("DECLARE v text; BEGIN v := 'SELECT 1'; SELECT body INTO v FROM scripts; EXECUTE v; END", "unknown_names opaque", ""),
     ("DECLARE v text := 'SELECT 1'; BEGIN FOR v IN SELECT x FROM y LOOP EXECUTE v; END LOOP; END", "unknown_names opaque", ""),
     ("BEGIN v := 'SELECT 1'; EXECUTE v; END", "unknown_names opaque", ""),
+    ("DECLARE v text := 'SELECT 1'; w ALIAS FOR v; BEGIN w := p; EXECUTE v; END", "unknown_names opaque", ""),
+    ("BEGIN EXECUTE v; DECLARE v text; BEGIN v := 'SELECT 1'; END; END", "unknown_names opaque", ""),
+    ("BEGIN EXECUTE 'SET a = 1; ' OPERATOR(pg_catalog.||) t::regclass; END", "unknown_names opaque", "operator"),
+    ("BEGIN EXECUTE 'SELECT 1' || CASE WHEN a THEN 'x' END; EXECUTE (SELECT x FROM y); END", "unknown_names opaque", ""),
+    ("BEGIN UPDATE pg_catalog.\"pg_settings\" SET setting = 1; END", "settings unknown_names", ""),
+    ("BEGIN INSERT INTO \"pg_temp\".x VALUES (1); END", "temporary", ""),
+    ("BEGIN MERGE INTO t USING s ON (t.a = s.a) WHEN MATCHED THEN DO NOTHING; END", "", ""),
+    ("#variable_conflict use_column\nBEGIN CASE x WHEN 1 THEN SET a.b = 1; ELSE NULL; END CASE; END", "settings", ""),
     // A maker of partitions.
     (
         "DECLARE part text; BEGIN
@@ -267,6 +275,7 @@ fn relations_are_among_the_names() {
 #[test]
 fn built_in_functions_may_be_hidden() {
     let found = facts("sql", "SELECT log(1), pg_catalog.lower('x')");
+    assert!(has(&facts("sql", "SELECT pg_notify('a', 'b')").builtins, "pg_notify"));
     assert!(has(&found.builtins, "log") && !has(&found.builtins, "lower") && found.calls.is_empty());
 }
 

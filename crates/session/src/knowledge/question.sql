@@ -1,3 +1,4 @@
+SET LOCAL jit TO off;
 WITH stamp AS MATERIALIZED (
   SELECT pg_catalog.hashtextextended(pg_catalog.concat_ws('/',
     VERSIONS(pg_proc), VERSIONS(pg_trigger), VERSIONS(pg_rewrite), VERSIONS(pg_attrdef), VERSIONS(pg_constraint),
@@ -32,7 +33,7 @@ fits AS MATERIALIZED (
   SELECT c.yes AND NOT s.too_many AS yes FROM changed c, size s
 ),
 danger AS MATERIALIZED (
-  SELECT pg_catalog.concat(':(funcid|opfuncid) (', pg_catalog.string_agg(p.oid::pg_catalog.text, '|'), ') ') AS calls,
+  SELECT pg_catalog.concat(':funcid (?:', pg_catalog.string_agg(p.oid::pg_catalog.text, '|'), ') ') AS calls,
     pg_catalog.concat(':relid ', CLASS(pg_settings)::pg_catalog.oid, ' ') AS view
   FROM pg_catalog.pg_proc p
   WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace

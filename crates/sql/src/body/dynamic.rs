@@ -99,7 +99,9 @@ impl Made {
             _ => part,
         };
         match part {
-            [.., Token::Cast, Token::Word(name)] if matches!(&**name, "regclass" | "regtype" | "regrole") => {
+            [value @ .., Token::Cast, Token::Word(name)]
+                if matches!(&**name, "regclass" | "regtype" | "regrole") && is_one_value(value) =>
+            {
                 self.text.push_str(NAME);
             }
             [Token::Text(text)] => self.text.push_str(text),
@@ -166,5 +168,16 @@ impl Made {
             }
         }
         self.text.push_str(rest);
+    }
+}
+
+/// A constant, a name of one or more parts, a call or parentheses: nothing stands beside it that the cast does not apply to.
+fn is_one_value(tokens: &[Token]) -> bool {
+    match tokens {
+        [Token::Text(_) | Token::Parameter | Token::Word(_) | Token::Quoted(_)] => true,
+        [first, Token::Mark(b'.'), rest @ ..] if first.name().is_some() => is_one_value(rest),
+        [first, Token::Mark(b'('), ..] if first.name().is_some() => tokens::inside(tokens, 1).len() + 3 == tokens.len(),
+        [Token::Mark(b'('), ..] => tokens::inside(tokens, 0).len() + 2 == tokens.len(),
+        _ => false,
     }
 }

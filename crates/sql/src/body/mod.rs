@@ -83,7 +83,7 @@ pub struct BodyFacts {
     /// Names called that are neither built-in functions known here nor quoted away, without their schemas, as PostgreSQL folds
     /// them. Sorted. A name that is no function at all may be among them.
     pub calls: Box<[Box<str>]>,
-    /// Names of harmless built-in functions called without a schema: a function of the user's own may hide one of these. Sorted.
+    /// Names of built-in functions called without a schema: a function of the user's own may hide one of these. Sorted.
     pub builtins: Box<[Box<str>]>,
     /// Names of several parts, in lower case, from the text and from its string constants: what may be the name of a custom
     /// setting (`app.tenant`). Sorted.

@@ -9,6 +9,7 @@ pub(super) fn assigned<'t>(tokens: &'t [Token], name: &str) -> Option<Vec<&'t [T
     let mut declared = false;
     let mut start = 0;
     let mut into = false;
+    let mut begun = false;
     for (at, token) in tokens.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|at| tokens.get(at));
         let begins = match before {
@@ -24,6 +25,7 @@ pub(super) fn assigned<'t>(tokens: &'t [Token], name: &str) -> Option<Vec<&'t [T
         match token {
             // What is behind the end of INTO's list is not told apart from it.
             Token::Word(word) if &**word == "into" => into = true,
+            Token::Word(word) if &**word == "begin" => begun = true,
             token if token.name() == Some(name) => {
                 let next = tokens.get(at + 1);
                 if before.is_some_and(|token| token.is_mark(b'.')) || next.is_some_and(|token| token.is_mark(b'.')) {
@@ -36,8 +38,8 @@ pub(super) fn assigned<'t>(tokens: &'t [Token], name: &str) -> Option<Vec<&'t [T
                             expressions.push(up_to_semicolon(tokens, at + 2));
                         }
                         Some(Token::Word(kind)) if matches!(&**kind, "text" | "varchar") => {
-                            // A second variable of the name would be another one.
-                            if std::mem::replace(&mut declared, true) {
+                            // A second variable of the name would be another one, and so would one of an inner block.
+                            if begun || std::mem::replace(&mut declared, true) {
                                 return None;
                             }
                             match tokens.get(at + 2) {
@@ -64,7 +66,8 @@ pub(super) fn assigned<'t>(tokens: &'t [Token], name: &str) -> Option<Vec<&'t [T
                         Some("get" | "call" | "fetch" | "move") => true,
                         _ => false,
                     };
-                    if into || written {
+                    // ALIAS FOR
+                    if into || written || before.is_some_and(|token| token.is_word("for")) {
                         return None;
                     }
                 }

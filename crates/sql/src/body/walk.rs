@@ -66,6 +66,15 @@ impl<'t> Pass<'t, '_> {
         index.checked_sub(1).and_then(|index| self.at(index))
     }
 
+    /// Where the name of several parts begins whose last part is here.
+    fn head(&self, at: usize) -> usize {
+        let mut head = at;
+        while head >= 2 && self.before(head).is_some_and(|token| token.is_mark(b'.')) {
+            head -= 2;
+        }
+        head
+    }
+
     fn token(&mut self, at: usize) {
         let Some(token) = self.tokens.get(at) else { return };
         let begins = self.begins(at);
@@ -134,18 +143,6 @@ impl<'t> Pass<'t, '_> {
                 // SELECT ... INTO TEMP; in plpgsql a variable stands there.
                 let into = matches!(before, Some("into" | "local" | "global")) && self.dialect == Dialect::Sql;
                 self.found.facts.temporary |= into || self.statement == Statement::Create;
-            }
-            _ if word == "pg_temp" || word.starts_with("pg_temp_") => {
-                self.found.facts.temporary |= self.statement != Statement::Set;
-            }
-            "pg_settings" => {
-                let mut head = at;
-                while head >= 2 && self.before(head).is_some_and(|token| token.is_mark(b'.')) {
-                    head -= 2;
-                }
-                if matches!(self.before(head).and_then(Token::word), Some("update" | "only")) {
-                    self.found.sets_anything();
-                }
             }
             _ => {}
         }
@@ -265,6 +262,13 @@ impl<'t> Pass<'t, '_> {
         if !dotted {
             self.path(at, name);
         }
+        if name == "pg_temp" || name.starts_with("pg_temp_") {
+            self.found.facts.temporary |= self.statement != Statement::Set;
+        }
+        let before = || self.before(self.head(at)).and_then(Token::word);
+        if name == "pg_settings" && matches!(before(), Some("update" | "only")) {
+            self.found.sets_anything();
+        }
         if self.at(at + 1).is_some_and(|token| token.is_mark(b'(')) && !self.no_call(at, name, plain && !dotted, begins)
         {
             self.call(at, name);
@@ -291,11 +295,7 @@ impl<'t> Pass<'t, '_> {
 
     /// Whether the parenthesis behind a name begins no arguments.
     fn no_call(&self, at: usize, name: &str, keyword: bool, begins: bool) -> bool {
-        let mut head = at;
-        while head >= 2 && self.before(head).is_some_and(|token| token.is_mark(b'.')) {
-            head -= 2;
-        }
-        let before = self.before(head);
+        let before = self.before(self.head(at));
         if keyword {
             let grammar = Word::find(name.as_bytes()).is_some_and(Word::never_a_function);
             let previous = before.and_then(Token::word);
@@ -331,7 +331,12 @@ impl<'t> Pass<'t, '_> {
         let schema = (self.before(at).is_some_and(|token| token.is_mark(b'.')))
             .then(|| at.checked_sub(2).and_then(|at| self.at(at)).and_then(Token::name).unwrap_or_default());
         match SessionFunction::of_name(name) {
-            Some(function) if schema.is_none_or(|schema| schema == "pg_catalog") => self.session(at, function),
+            Some(function) if schema.is_none_or(|schema| schema == "pg_catalog") => {
+                if schema.is_none() {
+                    self.found.builtin(name);
+                }
+                self.session(at, function);
+            }
             // An extension lies in any schema.
             Some(SessionFunction::RunsText | SessionFunction::ForeignConnection) if name.starts_with("dblink") => {
                 self.found.facts.foreign = true;
