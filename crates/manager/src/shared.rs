@@ -37,6 +37,8 @@ pub struct PoolEntry {
     pub login: ArcSwapOption<Login>,
     /// What clients are told at login; `None` until the first server has said it.
     pub welcome: ArcSwapOption<Welcome>,
+    /// What clients with settings of their own are told, by those settings; kept as long as `welcome` says the same.
+    greetings: Mutex<HashMap<Settings, Arc<Welcome>>>,
     /// The server did not let us in with what we have. Nobody tries again until a client brings something new.
     pub refused: AtomicBool,
     /// When a client has asked for it last, in no unit.
@@ -55,6 +57,35 @@ impl PoolEntry {
     /// The database's catalogs have changed: statements that were parsed before may have to be parsed again.
     pub fn catalog_changed(&self) {
         self.known.changed();
+    }
+
+    /// A server has said what it says at login.
+    pub fn welcomed(&self, welcome: Arc<Welcome>) {
+        let before = self.welcome.swap(Some(welcome.clone()));
+        if before.is_none_or(|before| before.parameters != welcome.parameters) {
+            self.greetings.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
+    /// What a client with these settings is told at login; `None` if no server has said it yet. `application_name` is left to the
+    /// caller.
+    pub fn greeting(&self, settings: &Settings) -> Option<Arc<Welcome>> {
+        let welcome = self.welcome.load_full()?;
+        let common = common(settings);
+        if common.is_empty() {
+            return Some(welcome);
+        }
+        self.greetings.lock().unwrap_or_else(PoisonError::into_inner).get(&common).cloned()
+    }
+
+    /// A server has accepted these settings, and says so of itself.
+    pub fn greeted(&self, settings: &Settings, welcome: Arc<Welcome>) {
+        const MOST: usize = 1_000;
+        let mut greetings = self.greetings.lock().unwrap_or_else(PoisonError::into_inner);
+        if greetings.len() >= MOST {
+            greetings.clear();
+        }
+        greetings.insert(common(settings), welcome);
     }
 
     /// What a function of this name does to its session, if it is known.
@@ -78,6 +109,15 @@ impl PoolEntry {
             standard_strings: find(b"standard_conforming_strings").is_none_or(|value| value == "on"),
             ascii_apart: find(b"client_encoding").is_none_or(pgusher_sql::encoding_keeps_ascii_apart),
         }
+    }
+}
+
+/// The settings of which only the server knows whether it takes them, and how it spells them. That it takes any application's
+/// name is known, and how as long as it is ASCII (src/common/string.c, pg_clean_ascii).
+fn common(settings: &Settings) -> Settings {
+    match settings.get("application_name") {
+        Some(name) if name.bytes().all(|b| (b' '..=b'~').contains(&b)) => settings.without("application_name"),
+        _ => settings.clone(),
     }
 }
 
@@ -184,6 +224,7 @@ impl Shared {
             seats: self.seats(),
             login: ArcSwapOption::from(self.config.login_for(user).map(Arc::new)),
             welcome: ArcSwapOption::empty(),
+            greetings: Mutex::default(),
             refused: AtomicBool::new(false),
             wanted: AtomicU64::new(self.turns.fetch_add(1, Ordering::Relaxed)),
             known: pools

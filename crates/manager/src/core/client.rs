@@ -393,9 +393,10 @@ impl Core {
         out.reserve(640);
         backend::write_authentication_ok(&mut out);
         for (name, value) in &welcome.parameters {
-            let own = std::str::from_utf8(name).ok().and_then(|n| settings.get(n));
+            let own = if name == b"application_name" { settings.get("application_name") } else { None };
             backend::write_parameter_status(&mut out, name, own.map_or(value.as_slice(), str::as_bytes));
         }
+        backend::write_parameter_status(&mut out, b"pgusher.version", env!("CARGO_PKG_VERSION").as_bytes());
         let key = client.key.get(..usize::from(client.key_len)).unwrap_or_default();
         backend::write_backend_key_data(&mut out, pid, key);
         backend::write_ready_for_query(&mut out, TxStatus::Idle);

@@ -270,7 +270,8 @@ impl Core {
         if self.draining {
             return self.refuse(slot, &draining());
         }
-        match pool.welcome.load_full() {
+        let Some(settings) = &client.settings else { return };
+        match pool.greeting(settings) {
             Some(welcome) => self.welcome(slot, &welcome),
             None => {
                 self.want_server(slot, true);

@@ -1,14 +1,13 @@
-//! Replies to statements of the manager's own: settings that are put on a server, and its cleaning.
+//! Replies to statements of the manager's own: settings that are put on a server, and its cleaning. The client sees none of
+//! them: it knows the values that its own settings have.
 
 use super::Core;
-use super::flow::Source;
-use super::io::ConnId;
 use super::relay::server_need;
 use super::server::State as ServerState;
 use pgusher_wire::{Report, TxStatus, backend, sqlstate};
 
 impl Core {
-    /// Replies to statements of our own: they are consumed, and only changed settings are passed on.
+    /// Replies to statements of our own: they are consumed.
     pub(super) fn own_replies(&mut self, slot: u32, buf: &[u8]) {
         if self.servers.get(slot as usize).is_some_and(|s| matches!(s.state, ServerState::Auditing { .. })) {
             return self.audit_bytes(slot, buf);
@@ -19,7 +18,7 @@ impl Core {
                 return;
             };
             let need = |tag| match tag {
-                backend::ERROR_RESPONSE | backend::PARAMETER_STATUS => 8 * 1024,
+                backend::ERROR_RESPONSE | backend::DATA_ROW => 8 * 1024,
                 tag => server_need(tag),
             };
             let head = match server.scanner.next(buf, &mut pos, need) {
@@ -33,12 +32,7 @@ impl Core {
             }
             match head.tag {
                 backend::ERROR_RESPONSE => server.error = Some(head.body.to_vec()),
-                backend::PARAMETER_STATUS => {
-                    if let (ServerState::Replaying { client }, true) = (&server.state, head.is_complete()) {
-                        let to = ConnId::Client(*client);
-                        self.forward(to, Source::Input, buf, head.start..pos, None);
-                    }
-                }
+                backend::DATA_ROW if head.is_complete() => server.row = Some(head.body.to_vec()),
                 backend::READY_FOR_QUERY if server.ledger.is_quiet() => {
                     // Nothing was asked for behind it; a notice that comes with it is nobody's.
                     if pos != buf.len() {

@@ -4,11 +4,12 @@ use super::client::{State, draining};
 use super::io::{ConnId, Mail, Output};
 use super::server::{Reset, Server, State as ServerState};
 use super::{Core, MAX_HELD};
-use crate::shared::PoolEntry;
+use crate::shared::{PoolEntry, Welcome};
 use pgusher_pool::{Acquire, Closed, Release};
 use pgusher_pool::{Micros, Seat};
 use pgusher_session::settings::Interned;
-use pgusher_wire::{Report, TxStatus, frontend, sqlstate};
+use pgusher_wire::backend::Message;
+use pgusher_wire::{Report, TxStatus, backend, frontend, sqlstate};
 use std::sync::Arc;
 
 impl Core {
@@ -131,13 +132,7 @@ impl Core {
     /// Seats a client on a server that is free; puts the client's settings on it first if they differ.
     fn seat(&mut self, server: u32, client: u32, login: bool) {
         if login {
-            // The pool may know nothing, because another login to the server has failed meanwhile: this server has said it.
-            let welcome = self.servers.get(server as usize).and_then(|s| s.welcome.clone());
-            self.release_server(server);
-            if let Some(welcome) = welcome {
-                self.welcome(client, &welcome);
-            }
-            return;
+            return self.seat_for_login(server, client);
         }
         let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
             return;
@@ -163,6 +158,75 @@ impl Core {
         self.send(ConnId::Server(server), out);
     }
 
+    /// A client that logs in learns what the server says of itself, and of the settings that it wants to begin with.
+    fn seat_for_login(&mut self, server: u32, client: u32) {
+        let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
+            return;
+        };
+        let (Some(settings), Some(welcome)) = (&c.settings, s.welcome.clone()) else { return };
+        let known = if settings.is_empty() { Some(welcome.clone()) } else { s.pool.greeting(settings) };
+        if let Some(welcome) = known {
+            self.release_server(server);
+            return self.welcome(client, &welcome);
+        }
+        let mut sql = settings.replay(&s.settings);
+        let mut separator = if sql.is_empty() { "SELECT " } else { ";SELECT " };
+        for (name, _) in &welcome.parameters {
+            // The server's own names, which need no quotes within.
+            sql.push_str(separator);
+            sql.push_str("pg_catalog.current_setting('");
+            sql.push_str(&String::from_utf8_lossy(name).replace('\'', ""));
+            sql.push_str("')");
+            separator = ",";
+        }
+        leave_names(s, settings);
+        c.state = State::Seated { server };
+        s.state = ServerState::Replaying { client };
+        s.error = None;
+        s.row = None;
+        s.shelf.set_unnamed(None);
+        s.ledger.sent(frontend::QUERY);
+        let mut out = Vec::with_capacity(sql.len() + 6);
+        frontend::write_query(&mut out, sql.as_bytes());
+        self.send(ConnId::Server(server), out);
+    }
+
+    /// The server has said what becomes of the settings that a client wants to begin with.
+    fn checked_for_login(&mut self, server: u32, client: u32) {
+        let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
+            return;
+        };
+        c.state = State::Idle;
+        let (Some(settings), Some(welcome)) = (c.settings.clone(), s.welcome.clone()) else { return };
+        if let Some(error) = s.error.take() {
+            let fields = pgusher_wire::ErrorFields::new(&error);
+            let state = fields.sqlstate().unwrap_or(sqlstate::INTERNAL_ERROR);
+            let mut report = Report::fatal(state.to_owned(), fields.message());
+            report.detail = fields.text(b'D');
+            report.hint = fields.text(b'H');
+            // They were set in one transaction, which is undone.
+            self.release_server(server);
+            return self.refuse(client, &report);
+        }
+        s.settings = settings.clone();
+        let mut values = Vec::new();
+        if let Some(row) = s.row.take() {
+            if let Ok(Message::DataRow(row)) = Message::parse(pgusher_wire::Frame { tag: backend::DATA_ROW, body: &row }) {
+                values.extend(row.columns().map(|column| column.map(<[u8]>::to_vec)));
+            }
+        }
+        let names = welcome.parameters.iter();
+        let parameters = names.zip(values).map(|((name, old), new)| (name.clone(), new.unwrap_or_else(|| old.clone())));
+        let parameters: Vec<_> = parameters.collect();
+        if parameters.len() != welcome.parameters.len() {
+            return self.broken_server(server);
+        }
+        let greeting = Arc::new(Welcome { parameters });
+        s.pool.greeted(&settings, greeting.clone());
+        self.release_server(server);
+        self.welcome(client, &greeting);
+    }
+
     /// The client is about to send something. Does its server lack a setting that the session began with? Then it is put
     /// there: what has to be sent in front is in `patch`, or it is sent already and the client has to wait.
     #[inline]
@@ -185,6 +249,9 @@ impl Core {
 
     /// The settings are on the server, or could not be put there.
     pub(super) fn replayed(&mut self, server: u32, client: u32) {
+        if self.clients.get(client as usize).is_some_and(|c| c.login.is_some()) {
+            return self.checked_for_login(server, client);
+        }
         let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
             return;
         };

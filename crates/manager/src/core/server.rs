@@ -28,7 +28,7 @@ pub(super) enum State {
     Login(Box<LoginState>),
     /// In the pool, or promised to a client of another worker.
     Idle,
-    /// Settings are put on it for this client.
+    /// Settings are put on it for this client, who may be in the middle of its login.
     Replaying { client: u32 },
     /// This client has it.
     Seated { client: u32 },
@@ -69,6 +69,8 @@ pub struct Server {
     pub(super) encrypted: bool,
     /// It has been tried with and without TLS.
     pub(super) retried: bool,
+    /// The last row of a reply to a statement of our own.
+    pub(super) row: Option<Vec<u8>>,
     /// What it has said of itself at its login.
     pub(super) welcome: Option<Arc<Welcome>>,
     /// The settings that it has.
@@ -149,6 +151,7 @@ impl Core {
             moves,
             encrypted: false,
             retried: false,
+            row: None,
             welcome: None,
             settings: self.shared.no_settings.clone(),
             tainted: false,
@@ -188,9 +191,12 @@ impl Core {
         let mut out = Vec::with_capacity(128);
         let mut parameters: Vec<(&[u8], &[u8])> =
             vec![(b"user", server.pool.user.as_bytes()), (b"database", server.pool.database.as_bytes())];
+        let mut options =
+            format!("-c pgusher.version={} -c pgusher.pin=none", env!("CARGO_PKG_VERSION"));
         if self.shared.config.statement_reuse == StatementReuse::CustomPlans {
-            parameters.push((b"options", b"-c plan_cache_mode=force_custom_plan"));
+            options.push_str(" -c plan_cache_mode=force_custom_plan");
         }
+        parameters.push((b"options", options.as_bytes()));
         write_startup(&mut out, Version::V3_0, parameters);
         self.send(ConnId::Server(slot), out);
     }

@@ -249,7 +249,7 @@ impl Core {
         let pool = server.pool.clone();
         let welcome = Arc::new(Welcome { parameters });
         server.welcome = Some(welcome.clone());
-        pool.welcome.store(Some(welcome));
+        pool.welcomed(welcome);
         pool.refused.store(false, Ordering::Relaxed);
         server.state = State::Idle;
         let release = pool.seats.opened(seat, self.now);
