@@ -211,7 +211,9 @@ impl Core {
         s.settings = settings.clone();
         let mut values = Vec::new();
         if let Some(row) = s.row.take() {
-            if let Ok(Message::DataRow(row)) = Message::parse(pgusher_wire::Frame { tag: backend::DATA_ROW, body: &row }) {
+            if let Ok(Message::DataRow(row)) =
+                Message::parse(pgusher_wire::Frame { tag: backend::DATA_ROW, body: &row })
+            {
                 values.extend(row.columns().map(|column| column.map(<[u8]>::to_vec)));
             }
         }

@@ -191,8 +191,7 @@ impl Core {
         let mut out = Vec::with_capacity(128);
         let mut parameters: Vec<(&[u8], &[u8])> =
             vec![(b"user", server.pool.user.as_bytes()), (b"database", server.pool.database.as_bytes())];
-        let mut options =
-            format!("-c pgusher.version={} -c pgusher.pin=none", env!("CARGO_PKG_VERSION"));
+        let mut options = format!("-c pgusher.version={} -c pgusher.pin=none", env!("CARGO_PKG_VERSION"));
         if self.shared.config.statement_reuse == StatementReuse::CustomPlans {
             options.push_str(" -c plan_cache_mode=force_custom_plan");
         }
