@@ -41,6 +41,8 @@ pub struct PoolEntry {
     greetings: Mutex<HashMap<Settings, Arc<Welcome>>>,
     /// The server did not let us in with what we have. Nobody tries again until a client brings something new.
     pub refused: AtomicBool,
+    /// Clients that keep a physical connection past the end of a transaction.
+    pub pinned: AtomicUsize,
     /// When a client has asked for it last, in no unit.
     wanted: AtomicU64,
     /// What is known of the database; shared by its pools.
@@ -225,6 +227,7 @@ impl Shared {
             login: ArcSwapOption::from(self.config.login_for(user).map(Arc::new)),
             welcome: ArcSwapOption::empty(),
             greetings: Mutex::default(),
+            pinned: AtomicUsize::new(0),
             refused: AtomicBool::new(false),
             wanted: AtomicU64::new(self.turns.fetch_add(1, Ordering::Relaxed)),
             known: pools

@@ -35,8 +35,9 @@ enum Entry {
     CopyEnd(u32),
     /// A Parse or Close with a mark.
     Marked(Mark),
-    /// Messages of our own up to and with a ReadyForQuery. `heard`: what they report of settings is for the client.
-    Own { heard: bool },
+    /// Messages of our own up to and with a ReadyForQuery. `ends`: what they report of settings, and their ReadyForQuery, are for
+    /// the client, who has not been given the one before.
+    Own { ends: bool },
 }
 
 /// What is special about a Parse or Close.
@@ -204,10 +205,11 @@ impl Ledger {
         matches!(self.owed.front(), Some(Entry::Own { .. }))
     }
 
-    /// Books messages of our own that end in a ReadyForQuery. The client sees none of the replies, but for what they report of
-    /// settings if it is to be `heard`. Only to be called while the connection is [quiet](Self::is_quiet).
-    pub fn own(&mut self, heard: bool) {
-        self.owed.push_back(Entry::Own { heard });
+    /// Books messages of our own that end in a ReadyForQuery. The client sees none of the replies, unless they are the `ends` of
+    /// its own unit, whose ReadyForQuery was kept from it: then it is given theirs, and what they report of settings. Only to be
+    /// called while the connection is [quiet](Self::is_quiet).
+    pub fn own(&mut self, ends: bool) {
+        self.owed.push_back(Entry::Own { ends });
         self.units = self.units.wrapping_add(1);
     }
 
@@ -318,8 +320,8 @@ impl Ledger {
 
     #[inline]
     fn settle(&mut self, tag: u8, status: TxStatus) -> Result<Verdict, Unexpected> {
-        if let Some(Entry::Own { heard }) = self.owed.front() {
-            return Ok(self.settle_own(tag, status, *heard));
+        if let Some(Entry::Own { ends }) = self.owed.front() {
+            return Ok(self.settle_own(tag, status, *ends));
         }
         match tag {
             backend::DATA_ROW | backend::COPY_DATA => {
@@ -374,16 +376,19 @@ impl Ledger {
         Ok(Verdict::Pass)
     }
 
-    fn settle_own(&mut self, tag: u8, status: TxStatus, heard: bool) -> Verdict {
+    fn settle_own(&mut self, tag: u8, status: TxStatus, ends: bool) -> Verdict {
         match tag {
             backend::READY_FOR_QUERY => {
                 self.owed.pop_front();
                 self.skip_copy_ends();
                 self.status = status;
+                if ends {
+                    return Verdict::Pass;
+                }
             }
             backend::ERROR_RESPONSE => self.own_failed = true,
             backend::NOTIFICATION_RESPONSE => return Verdict::Pass,
-            backend::PARAMETER_STATUS if heard => return Verdict::Pass,
+            backend::PARAMETER_STATUS if ends => return Verdict::Pass,
             _ => {}
         }
         Verdict::Swallow
@@ -717,7 +722,10 @@ mod tests {
         assert_eq!(ledger.received(b'Z', idle), Ok(Verdict::Pass));
         assert!(ledger.is_clean());
         ledger.own(true);
+        assert_eq!(ledger.received(b'C', idle), Ok(Verdict::Swallow));
         assert_eq!(ledger.received(b'S', idle), Ok(Verdict::Pass));
+        assert_eq!(ledger.received(b'Z', idle), Ok(Verdict::Pass));
+        assert!(ledger.is_clean());
     }
 
     #[test]

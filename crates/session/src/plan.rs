@@ -84,6 +84,12 @@ impl Plan {
         Self { doubts: Aspects::ALL, stirs: true, discards: true, ..Self::default() }
     }
 
+    /// The plan of this text, of which nothing is known but its bytes.
+    #[must_use]
+    pub fn unknown_text(text: &[u8]) -> Self {
+        Self { placeholders: dotted_names(text), ..Self::unknown() }
+    }
+
     /// Is there anything that counts only when the server has completed it?
     #[must_use]
     pub fn is_awaited(&self) -> bool {
@@ -137,14 +143,14 @@ impl Reader {
     /// What the text, without its zero byte, does.
     pub fn read(&mut self, text: &[u8], reading: Reading) -> Read {
         if !reading.ascii_apart && !text.is_ascii() {
-            return Read::Plan(Arc::new(Plan::unknown()));
+            return Read::Plan(Arc::new(Plan::unknown_text(text)));
         }
         let verdict = self.cache.judge(text, reading.standard_strings);
         match verdict.quick {
             Quick::PlainRead | Quick::PlainWrite => Read::Plain,
             Quick::Begin => Read::Begin,
             Quick::Commit | Quick::Rollback => Read::End,
-            Quick::NeedsFacts => match plan_of(&verdict) {
+            Quick::NeedsFacts => match plan_of(&verdict, text) {
                 Some(plan) => Read::Plan(Arc::new(plan)),
                 None => Read::Plain,
             },
@@ -153,8 +159,8 @@ impl Reader {
 }
 
 /// The plan that follows from facts; `None` if the text does nothing to its session.
-fn plan_of(verdict: &Verdict) -> Option<Plan> {
-    let Some(Ok(facts)) = &verdict.facts else { return Some(Plan::unknown()) };
+fn plan_of(verdict: &Verdict, text: &[u8]) -> Option<Plan> {
+    let Some(Ok(facts)) = &verdict.facts else { return Some(Plan::unknown_text(text)) };
     let plan = plan_of_facts(facts);
     (plan != Plan { steps: plan.steps.clone(), ..Plan::default() } || plan.is_awaited()).then_some(plan)
 }
@@ -383,6 +389,22 @@ fn function_of(function: SessionFunction, plan: &mut Plan) {
     }
 }
 
+/// Names with a dot in them: a setting of the user's own may be among them.
+fn dotted_names(text: &[u8]) -> Box<[Box<str>]> {
+    const MOST: usize = 64;
+    let mut names: Vec<Box<str>> = Vec::new();
+    for word in text.split(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'.'))) {
+        let begins = word.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_');
+        let ends = word.last().is_some_and(|b| *b != b'.');
+        if let (true, true, Ok(name)) = (begins && ends, word.contains(&b'.'), std::str::from_utf8(word)) {
+            if name.len() <= 128 && names.len() < MOST && !names.iter().any(|other| **other == *name) {
+                names.push(name.into());
+            }
+        }
+    }
+    names.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -473,5 +495,7 @@ mod tests {
         let mut reader = Reader::new([7; 16]);
         assert!(matches!(reader.read(b"select '\x83\x5c'", reading), Read::Plan(plan) if plan.doubts == Aspects::ALL));
         assert!(matches!(reader.read(b"select 'a'", reading), Read::Plain));
+        let plan = Plan::unknown_text(b"set app.kanji = '\x83\x5c'; select t.a, 1.5, .x");
+        assert_eq!(*plan.placeholders, ["app.kanji".into(), "t.a".into()]);
     }
 }

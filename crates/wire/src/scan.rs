@@ -46,6 +46,12 @@ impl Scanner {
         self.skip == 0
     }
 
+    /// Bytes of the current message that have not arrived yet.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.skip
+    }
+
     /// Steps to the next message in `buf`, from `*pos` on.
     ///
     /// `need(tag)` says how many bytes of a body the caller wants to see (less if the body is shorter). On return `*pos`

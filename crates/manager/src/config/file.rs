@@ -21,6 +21,7 @@ pub(super) struct File {
     pub(super) workers: Option<usize>,
     pub(super) pool_size: Option<usize>,
     pub(super) min_pool_size: Option<usize>,
+    pub(super) max_pinned: Option<usize>,
     pub(super) pool_mode: Option<PoolMode>,
     pub(super) scatter: Option<bool>,
     pub(super) statement_reuse: Option<StatementReuse>,

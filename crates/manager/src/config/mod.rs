@@ -96,6 +96,8 @@ pub struct Config {
     pub statements_per_server: usize,
     /// Clients at most.
     pub max_clients: usize,
+    /// Clients of a pool that may keep a physical connection past the end of a transaction, at most.
+    pub max_pinned: usize,
     /// Pools at most.
     pub max_pools: usize,
     /// Cancel requests under way at most.
@@ -209,6 +211,7 @@ impl Config {
             pool_mode: overrides.pool_mode.or(file.pool_mode).unwrap_or(PoolMode::Transaction),
             scatter,
             max_clients,
+            max_pinned: file.max_pinned.unwrap_or_else(|| pinned_by_default(pool_size)),
             max_pools: file.max_pools.unwrap_or(1_000),
             max_cancels: file.max_cancels.unwrap_or(100),
             timeouts,
@@ -283,6 +286,11 @@ fn unreadable(text: &str, error: &toml::de::Error) -> ConfigError {
         _ => what.to_owned(),
     };
     ConfigError(format!("line {line}, column {column}: {what}"))
+}
+
+/// A tenth of a pool, and at least one connection of two or more, is for clients that keep none.
+fn pinned_by_default(pool_size: usize) -> usize {
+    (pool_size - pool_size.div_ceil(10)).max(1)
 }
 
 /// Half of the processors: the servers need the other half.

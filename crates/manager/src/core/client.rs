@@ -7,13 +7,14 @@ use crate::auth::Login;
 use crate::shared::{PoolEntry, Welcome};
 use pgusher_auth::{ServerExchange, StoredSecret, md5::Md5Hash};
 use pgusher_pool::{Micros, Seat, Ticket};
-use pgusher_session::settings::{Interned, Settings};
+use pgusher_session::settings::{Interned, Interner, Settings};
 use pgusher_session::statements::{Own, Unnamed};
 use pgusher_session::{Aspects, Pins};
 use pgusher_wire::scan::Scanner;
 use pgusher_wire::startup::{Startup, Version};
 use pgusher_wire::{Report, TxStatus, backend, sqlstate};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use zeroize::Zeroize;
 
 /// Where a client comes from.
@@ -83,6 +84,8 @@ pub struct Client {
     /// What the server has to be asked before another client gets it.
     pub(super) doubts: Aspects,
     pub(super) more: Option<Box<More>>,
+    /// It is one of its pool's pinned clients.
+    pub(super) counted: bool,
     pub(super) key: [u8; 32],
     pub(super) key_len: u8,
     pub(super) origin: Origin,
@@ -118,6 +121,41 @@ impl Client {
     #[inline]
     pub(super) fn keeps_server(&self) -> bool {
         !self.pins.is_empty() || self.has_long_statement()
+    }
+
+    /// Its pins, as they are shown.
+    pub(super) fn shown_pins(&self) -> Pins {
+        if self.has_long_statement() { self.pins.union(Pins::STATEMENT) } else { self.pins }
+    }
+
+    /// Makes its pins a setting, so that SHOW tells them.
+    pub(super) fn show_pins(&mut self, interner: &Interner) {
+        const NAME: &str = "pgusher.pin";
+        let Some(settings) = &self.settings else { return };
+        let pins = self.shown_pins();
+        let text = pins.to_string();
+        let shown = if pins.is_empty() { None } else { Some(text.as_str()) };
+        if settings.get(NAME) == shown {
+            return;
+        }
+        if self.more().is_none() {
+            return;
+        }
+        let Some(settings) = &self.settings else { return };
+        let changed = match shown {
+            Some(text) => settings.with(NAME, text).ok(),
+            None => Some(settings.without(NAME)),
+        };
+        self.settings = changed.map(|changed| interner.intern(changed)).or_else(|| self.settings.take());
+    }
+
+    /// It is none of its pool's pinned clients any more.
+    pub(super) fn uncount(&mut self) {
+        if std::mem::take(&mut self.counted) {
+            if let Some(pool) = &self.pool {
+                pool.pinned.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Is its unnamed statement one that is only on its server?
@@ -166,6 +204,7 @@ impl Core {
             pins: Pins::NONE,
             doubts: Aspects::NONE,
             more: None,
+            counted: false,
             key,
             key_len: 4,
             origin,
@@ -425,7 +464,16 @@ impl Core {
 
     /// Says why, and closes.
     pub(super) fn refuse(&mut self, slot: u32, report: &Report) {
-        self.send(ConnId::Client(slot), report.to_bytes());
+        let mut out = Vec::new();
+        if let Some(client) = self.clients.get_mut(slot as usize).filter(|client| client.pool.is_some()) {
+            if let Some(login) = client.login.take() {
+                // It has proved its identity. The server says so as well, before it looks at anything else.
+                out = login.preface;
+                backend::write_authentication_ok(&mut out);
+            }
+        }
+        out.extend_from_slice(&report.to_bytes());
+        self.send(ConnId::Client(slot), out);
         self.drop_client(slot);
     }
 

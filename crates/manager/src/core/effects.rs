@@ -42,11 +42,13 @@ pub(super) struct More {
     pub(super) functions: Vec<Box<str>>,
     /// Settings that may have been made.
     pub(super) placeholders: Vec<Box<str>>,
+    /// What the client was told of settings since its login.
+    pub(super) told: HashMap<Box<[u8]>, Box<[u8]>>,
 }
 
 impl Client {
     /// The settings that the session began with.
-    fn began(&self) -> Option<&Interned> {
+    pub(super) fn began(&self) -> Option<&Interned> {
         self.more.as_ref().map(|more| &more.began).or(self.settings.as_ref())
     }
 
@@ -60,6 +62,7 @@ impl Client {
                 portals: HashMap::new(),
                 functions: Vec::new(),
                 placeholders: Vec::new(),
+                told: HashMap::new(),
             }));
         }
         self.more.as_deref_mut()
@@ -104,7 +107,7 @@ pub(super) fn reading(client: &Client, server: &Server, text: &[u8]) -> Option<R
 pub(super) fn read(library: &mut Library, client: &Client, server: &Server, text: &[u8]) -> Read {
     match reading(client, server, text) {
         Some(reading) => library.read(text, reading),
-        None => Read::Plan(Arc::new(Plan::unknown())),
+        None => Read::Plan(Arc::new(Plan::unknown_text(text))),
     }
 }
 
@@ -301,7 +304,6 @@ impl Core {
         let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(slot as usize)) else {
             return;
         };
-        s.done_steps = 0;
         if !s.flights.is_empty() {
             if s.ledger.take_renumbered() {
                 s.flights.clear();
@@ -315,6 +317,61 @@ impl Core {
         if c.track().is_some() {
             with_live(c, s, |track, live| live::ready(track, live, status));
         }
+    }
+
+    /// The server reports a setting. Is the client to be told? A session that began with settings of its own does not see the
+    /// server's defaults, to which the physical connection goes back for a moment at a RESET.
+    pub(super) fn is_told(&mut self, client: u32, slot: u32, body: &[u8]) -> bool {
+        let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(slot as usize)) else {
+            return true;
+        };
+        let (Some(began), Some(wanted)) = (c.began().filter(|began| !began.is_empty()).cloned(), c.settings.clone())
+        else {
+            return true;
+        };
+        let mut parts = body.split(|b| *b == 0);
+        let (Some(name), Some(value)) = (parts.next(), parts.next()) else { return true };
+        let text = String::from_utf8_lossy(name);
+        if !wanted.same(&s.settings) {
+            let of_roles = matches!(&*text, "is_superuser" | "session_authorization");
+            let roles = of_roles && wanted.roles() != s.settings.roles();
+            if roles || wanted.get(&text) != s.settings.get(&text) {
+                return false;
+            }
+        }
+        let own = s.ledger.is_own();
+        let greeting = if own { s.pool.greeting(&began) } else { None };
+        let Some(more) = c.more() else { return true };
+        if own {
+            let at_login = || {
+                if name == b"application_name" {
+                    return began.get("application_name").map(str::as_bytes);
+                }
+                let parameters = &greeting.as_ref()?.parameters;
+                parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice())
+            };
+            if more.told.get(name).map(|told| &**told).or_else(at_login) == Some(value) {
+                return false;
+            }
+        }
+        more.told.insert(name.into(), value.into());
+        true
+    }
+
+    /// A unit has ended in which the session went back to settings that it began with: is its ReadyForQuery to be kept until the
+    /// server has them again?
+    pub(super) fn restores(&mut self, client: u32, slot: u32) -> bool {
+        let (Some(c), Some(s)) = (self.clients.get(client as usize), self.servers.get_mut(slot as usize)) else {
+            return false;
+        };
+        let Some(wanted) = c.settings.as_ref().filter(|wanted| !wanted.same(&s.settings)) else { return false };
+        if !s.ledger.is_quiet() || s.ledger.status() == TxStatus::Failed || !self.shares {
+            return false;
+        }
+        let mut out = Vec::new();
+        super::seat::replay_ahead(s, wanted, true, &mut out);
+        self.send(super::io::ConnId::Server(slot), out);
+        true
     }
 
     /// A statement of the client's has failed.

@@ -39,7 +39,8 @@ fn client_need(tag: u8) -> usize {
 pub(super) fn server_need(tag: u8) -> usize {
     match tag {
         backend::READY_FOR_QUERY => 1,
-        backend::COMMAND_COMPLETE => 16,
+        backend::COMMAND_COMPLETE => 32,
+        backend::PARAMETER_STATUS => 4 * 1024,
         // Up to the name of the function that found it.
         backend::ERROR_RESPONSE => 512,
         _ => 0,
@@ -289,7 +290,7 @@ impl Core {
 
     fn relay(&mut self, slot: u32, client: u32, buf: &[u8]) {
         let mut pos = 0;
-        let mut run = 0;
+        let mut run = self.servers.get_mut(slot as usize).map_or(0, |s| s.swallowed_rest(buf.len()));
         let mut composed = self.begin_composing();
         loop {
             let Some(server) = self.servers.get_mut(slot as usize) else {
@@ -307,7 +308,7 @@ impl Core {
                     None => return self.broken_server(slot),
                 }
             }
-            let verdict = match server.ledger.received(head.tag, status) {
+            let mut verdict = match server.ledger.received(head.tag, status) {
                 Ok(verdict) => verdict,
                 Err(_) => return self.broken_server(slot),
             };
@@ -324,11 +325,26 @@ impl Core {
                     self.statement_failed(client);
                     self.error_seen(slot, head.body);
                 }
+                backend::PARAMETER_STATUS if self.shares => {
+                    if !self.is_told(client, slot, head.body) {
+                        verdict = Verdict::Swallow;
+                    }
+                }
                 backend::READY_FOR_QUERY => {
+                    server.done_steps = 0;
+                    let flying = !server.flights.is_empty();
                     if status == TxStatus::Idle && server.has_changed() {
                         self.changes_are_seen(slot);
                     }
-                    self.unit_over(client, slot, status);
+                    if flying || self.clients.get(client as usize).is_some_and(|c| c.more.is_some()) {
+                        self.unit_over(client, slot, status);
+                        if !self.own_done(client, slot) {
+                            return;
+                        }
+                        if self.restores(client, slot) {
+                            verdict = Verdict::Swallow;
+                        }
+                    }
                 }
                 _ => {}
             }
@@ -339,7 +355,13 @@ impl Core {
                     composed.get_or_insert(self.composed.len());
                     self.composed.extend_from_slice(buf.get(run..head.start).unwrap_or_default());
                     self.composed.append(&mut given);
-                    run = if verdict == Verdict::Swallow { pos } else { head.start };
+                    run = head.start;
+                    if verdict == Verdict::Swallow {
+                        run = pos;
+                        if let Some(server) = self.servers.get_mut(slot as usize) {
+                            server.swallowing = !server.scanner.at_boundary();
+                        }
+                    }
                 }
                 self.patch = given;
             }
@@ -434,6 +456,11 @@ impl Core {
     /// An error may say that what is known of the server's statements is wrong.
     fn error_seen(&mut self, slot: u32, body: &[u8]) {
         let fields = pgusher_wire::ErrorFields::new(body);
+        if fields.text(b'V').is_some_and(|severity| severity == "FATAL" || severity == "PANIC") {
+            if let Some(s) = self.servers.get_mut(slot as usize) {
+                s.farewell = true;
+            }
+        }
         let ours = match fields.sqlstate() {
             // "cached plan must not change result type"
             Some("0A000") => fields.text(b'R').is_some_and(|routine| routine == "RevalidateCachedQuery"),

@@ -7,10 +7,12 @@ use super::{Core, MAX_HELD};
 use crate::shared::{PoolEntry, Welcome};
 use pgusher_pool::{Acquire, Closed, Release};
 use pgusher_pool::{Micros, Seat};
+use pgusher_session::Pins;
 use pgusher_session::settings::Interned;
 use pgusher_wire::backend::Message;
 use pgusher_wire::{Report, TxStatus, backend, frontend, sqlstate};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Core {
     /// A client needs a server. `login`: only to learn what the server says of itself. Returns the server if there is one
@@ -239,7 +241,7 @@ impl Core {
             return None;
         }
         if settings.replays_surely(&s.settings) {
-            replay_ahead(s, settings, true, &mut self.patch);
+            replay_ahead(s, settings, false, &mut self.patch);
             return Some(Replay::Ahead);
         }
         let mut out = Vec::new();
@@ -307,12 +309,18 @@ impl Core {
         if !c.doubts.is_empty() && self.audit_if_due(client, server) {
             return;
         }
-        let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
+        let Some(c) = self.clients.get_mut(client as usize) else {
             return;
         };
         if c.keeps_server() {
-            return;
+            return self.pinned(client);
         }
+        if c.counted {
+            self.unpinned(client);
+        }
+        let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
+            return;
+        };
         c.state = State::Idle;
         if let Some(more) = c.more.as_mut() {
             more.portals.clear();
@@ -326,6 +334,42 @@ impl Core {
             return;
         }
         self.release_server(server);
+    }
+
+    /// A client keeps its server past the end of its transaction.
+    fn pinned(&mut self, client: u32) {
+        let Some(c) = self.clients.get_mut(client as usize) else {
+            return;
+        };
+        if c.pins.intersects(Pins::SESSION) {
+            return;
+        }
+        c.show_pins(&self.shared.interner);
+        if c.counted {
+            return;
+        }
+        let Some(pool) = c.pool.clone() else { return };
+        let limit = self.shared.config.max_pinned;
+        if pool.pinned.fetch_add(1, Ordering::Relaxed) < limit {
+            c.counted = true;
+            return;
+        }
+        pool.pinned.fetch_sub(1, Ordering::Relaxed);
+        let report = Report::fatal(
+            sqlstate::TOO_MANY_CONNECTIONS,
+            format!("{limit} sessions of this user and database keep a physical connection of their own already"),
+        )
+        .detail(format!("This session would have to keep one because of: {}.", c.shown_pins()))
+        .hint("End what keeps the connections, or raise max_pinned and pool_size. See SHOW pgusher.pin.");
+        self.refuse(client, &report);
+    }
+
+    /// Nothing keeps the client on its server any more.
+    fn unpinned(&mut self, client: u32) {
+        if let Some(c) = self.clients.get_mut(client as usize) {
+            c.uncount();
+            c.show_pins(&self.shared.interner);
+        }
     }
 
     /// A server without a client goes back to its pool, or is closed if it is no longer wanted.
@@ -396,6 +440,7 @@ impl Core {
             return;
         };
         client.forget_held();
+        client.uncount();
         self.out.push_back(Output::Close(ConnId::Client(slot)));
         match client.state {
             State::Waiting { ticket, .. } => {
@@ -542,7 +587,15 @@ impl Core {
             ServerState::Idle => self.lost_idle(slot),
             ServerState::Resetting { .. } | ServerState::BeingCancelled => self.close_lost(slot),
             ServerState::Replaying { client } | ServerState::Seated { client } | ServerState::Auditing { client } => {
+                let farewell = s.farewell;
                 self.close_lost(slot);
+                if farewell {
+                    // The client knows why.
+                    if let Some(c) = self.clients.get_mut(client as usize) {
+                        c.state = State::Idle;
+                    }
+                    return self.drop_client(client);
+                }
                 if let Some(c) = self.clients.get_mut(client as usize) {
                     c.state = State::Idle;
                 }
@@ -589,13 +642,14 @@ pub(super) enum Replay {
     First,
 }
 
-/// Writes what makes a server agree, to be sent in front of a client's message. `heard`: the client is told of what changes.
-fn replay_ahead(s: &mut Server, settings: &Interned, heard: bool, out: &mut Vec<u8>) {
+/// Writes what makes a server agree, to be sent in front of a client's message, or at the `ends` of its unit: see
+/// [`Ledger::own`](pgusher_session::Ledger::own).
+pub(super) fn replay_ahead(s: &mut Server, settings: &Interned, ends: bool, out: &mut Vec<u8>) {
     let sql = settings.replay(&s.settings);
     leave_names(s, settings);
     s.settings = settings.clone();
     s.shelf.set_unnamed(None);
-    s.ledger.own(heard);
+    s.ledger.own(ends);
     frontend::write_query(out, sql.as_bytes());
 }
 

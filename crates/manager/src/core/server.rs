@@ -108,6 +108,10 @@ pub struct Server {
     pub(super) leftovers: Vec<Box<str>>,
     /// What is asked of it about its session.
     pub(super) audit: Option<Box<Audit>>,
+    /// The rest of a message that is still to come is not for the client.
+    pub(super) swallowing: bool,
+    /// It has told its client that it ends the connection.
+    pub(super) farewell: bool,
     /// A cancel request waits for our own messages to be done.
     pub(super) cancel_due: bool,
 }
@@ -125,10 +129,25 @@ impl Server {
         self.changed_catalog || self.stirred || self.changed_defaults
     }
 
+    /// How much of what has arrived belongs to a message that the client does not see.
+    #[inline]
+    pub(super) fn swallowed_rest(&mut self, arrived: usize) -> usize {
+        if !self.swallowing {
+            return 0;
+        }
+        let rest = self.scanner.remaining();
+        self.swallowing = rest > arrived;
+        rest.min(arrived)
+    }
+
     /// A setting was made on it.
     pub(super) fn leaves(&mut self, name: &str) {
         const MOST: usize = 256;
-        if name.contains('.') && self.leftovers.len() < MOST && self.leftovers.iter().all(|other| **other != *name) {
+        if name.contains('.')
+            && !name.starts_with("pgusher.")
+            && self.leftovers.len() < MOST
+            && self.leftovers.iter().all(|other| **other != *name)
+        {
             self.leftovers.push(name.into());
         }
     }
@@ -172,6 +191,8 @@ impl Core {
             done_steps: 0,
             leftovers: Vec::new(),
             audit: None,
+            swallowing: false,
+            farewell: false,
             cancel_due: false,
         });
         let conn = ConnId::Server(slot as u32);
@@ -191,7 +212,8 @@ impl Core {
         let mut out = Vec::with_capacity(128);
         let mut parameters: Vec<(&[u8], &[u8])> =
             vec![(b"user", server.pool.user.as_bytes()), (b"database", server.pool.database.as_bytes())];
-        let mut options = format!("-c pgusher.version={} -c pgusher.pin=none", env!("CARGO_PKG_VERSION"));
+        let pin = if self.shared.config.pool_mode.is_session() { "session" } else { "none" };
+        let mut options = format!("-c pgusher.version={} -c pgusher.pin={pin}", env!("CARGO_PKG_VERSION"));
         if self.shared.config.statement_reuse == StatementReuse::CustomPlans {
             options.push_str(" -c plan_cache_mode=force_custom_plan");
         }
