@@ -109,12 +109,32 @@ pub struct Report {
     pub detail: Option<String>,
     /// What to do.
     pub hint: Option<String>,
+    /// Further fields of a server's report that is passed on: file, line, routine and the like.
+    pub further: Vec<(u8, String)>,
 }
 
 impl Report {
     /// An error that ends the session.
     pub fn fatal(sqlstate: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Fatal, sqlstate: sqlstate.into(), message: message.into(), detail: None, hint: None }
+        Self {
+            severity: Severity::Fatal,
+            sqlstate: sqlstate.into(),
+            message: message.into(),
+            detail: None,
+            hint: None,
+            further: Vec::new(),
+        }
+    }
+
+    /// A server's error as one that ends the session.
+    pub fn fatal_of(fields: &ErrorFields<'_>, otherwise: &'static str) -> Self {
+        let state = fields.sqlstate().map_or(Cow::Borrowed(otherwise), |state| Cow::Owned(state.to_owned()));
+        let mut report = Self::fatal(state, fields.message());
+        report.detail = fields.text(b'D');
+        report.hint = fields.text(b'H');
+        let rest = fields.iter().filter(|(kind, _)| !b"SVCMDH".contains(kind));
+        report.further = rest.map(|(kind, value)| (kind, String::from_utf8_lossy(value).into_owned())).collect();
+        report
     }
 
     /// An error that ends the statement.
@@ -156,6 +176,9 @@ impl Report {
             }
             if let Some(hint) = &self.hint {
                 field(b'H', hint);
+            }
+            for (kind, value) in &self.further {
+                field(*kind, value);
             }
             out.push(0);
         });

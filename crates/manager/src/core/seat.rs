@@ -202,10 +202,7 @@ impl Core {
         let (Some(settings), Some(welcome)) = (c.settings.clone(), s.welcome.clone()) else { return };
         if let Some(error) = s.error.take() {
             let fields = pgusher_wire::ErrorFields::new(&error);
-            let state = fields.sqlstate().unwrap_or(sqlstate::INTERNAL_ERROR);
-            let mut report = Report::fatal(state.to_owned(), fields.message());
-            report.detail = fields.text(b'D');
-            report.hint = fields.text(b'H');
+            let report = Report::fatal_of(&fields, sqlstate::INTERNAL_ERROR);
             // They were set in one transaction, which is undone.
             self.release_server(server);
             return self.refuse(client, &report);

@@ -293,8 +293,7 @@ impl Core {
 
 /// A server's own error as one of ours.
 fn server_report(state: &str, fields: &pgusher_wire::ErrorFields<'_>) -> Report {
-    let mut report = Report::fatal(state.to_owned(), fields.message());
-    report.detail = fields.text(b'D');
-    report.hint = fields.text(b'H');
+    let mut report = Report::fatal_of(fields, sqlstate::INTERNAL_ERROR);
+    report.sqlstate = state.to_owned().into();
     report
 }
