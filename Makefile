@@ -5,15 +5,15 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 PREPARE ?= scripts/prepare
 CARGO ?= scripts/toolchain cargo
-# More arguments for `make bench` and `make demo`, for example: make bench ARGS='--quick --only "simple*"'
+# More arguments for `make bench`, `make demo` and `make test-regress`, for example: make bench ARGS='--quick --only "simple*"'
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint audit bench docs install uninstall clean
+.PHONY: help build demo test test-regress lint audit bench docs install uninstall clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
-	    printf '  make %-10s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
+	    printf '  make %-12s %s\n' "$$name" "$$text"; done
 
 build: ## builds target/release/pgusher
 	@$(PREPARE) build
@@ -27,6 +27,11 @@ demo: ## measures a private PostgreSQL, direct and managed, and leaves an HTML r
 test: lint ## formatting, lints, and all tests, with a private PostgreSQL
 	$(CARGO) test --workspace --locked --no-fail-fast
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --all-features check bans licenses sources; fi
+
+test-regress: ## PostgreSQL's own regression suite through pgusher (3 minutes; fetches its source; see docs/regress.md)
+	@$(PREPARE) regress
+	$(CARGO) build --release --locked -p pgusher
+	@scripts/regress $(ARGS)
 
 lint: ## formatting and lints
 	@$(PREPARE) test
