@@ -118,6 +118,9 @@ pub struct Reader {
     cache: Cache,
 }
 
+/// A text of so many bytes is read anew each time, because that costs less than to look it up and to keep it.
+const SHORT: usize = 512;
+
 /// What was found out about a text.
 #[derive(Debug)]
 pub enum Read {
@@ -144,6 +147,14 @@ impl Reader {
     pub fn read(&mut self, text: &[u8], reading: Reading) -> Read {
         if !reading.ascii_apart && !text.is_ascii() {
             return Read::Plan(Arc::new(Plan::unknown_text(text)));
+        }
+        if text.len() <= SHORT {
+            match self.cache.glance(text, reading.standard_strings) {
+                Quick::PlainRead | Quick::PlainWrite => return Read::Plain,
+                Quick::Begin => return Read::Begin,
+                Quick::Commit | Quick::Rollback => return Read::End,
+                Quick::NeedsFacts => {}
+            }
         }
         let verdict = self.cache.judge(text, reading.standard_strings);
         match verdict.quick {

@@ -75,7 +75,11 @@ impl Core {
                 };
                 c.blocked = true;
                 if let State::Seated { server } = c.state {
-                    self.out.push_back(Output::Pause(ConnId::Server(server)));
+                    // The answer to a question of our own is not for the client.
+                    let seated = |s: &super::Server| matches!(s.state, ServerState::Seated { .. });
+                    if self.servers.get(server as usize).is_some_and(seated) {
+                        self.out.push_back(Output::Pause(ConnId::Server(server)));
+                    }
                 }
             }
             ConnId::Server(slot) => {
