@@ -12,5 +12,19 @@ create sequence evil.own_seq start 700000;
 create function evil.f(int) returns text language sql as $$select 'neighbour'$$;
 create function evil.twice(int) returns int language sql as $$select -1$$;
 create view evil.vw as select 'neighbour'::text as id;
+create function evil.changes(text) returns void language plpgsql as $$
+begin
+  perform set_config('work_mem', $1, false);
+  set search_path = evil;
+  set datestyle = 'SQL, DMY';
+end$$;
+create function evil.changes_by_trigger() returns trigger language plpgsql as $$
+begin
+  perform set_config('app.last', 'neighbour', false);
+  set intervalstyle = iso_8601;
+  return new;
+end$$;
+create table evil.triggers (n int);
+create trigger changes before insert on evil.triggers for each row execute function evil.changes_by_trigger();
 grant all on all tables in schema evil to public;
 grant all on all sequences in schema evil to public;

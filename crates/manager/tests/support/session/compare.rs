@@ -47,6 +47,23 @@ pub fn difference(script: &Script, direct: &Run, managed: &Run, with_status: boo
     (!stuck.is_empty()).then_some(stuck)
 }
 
+/// A run for people.
+pub fn transcript(script: &Script, run: &Run) -> String {
+    let mut out = format!("==== {}\n", script.name);
+    for (client, events) in &run.events {
+        let _ = writeln!(out, "client {client}");
+        let mut step = usize::MAX;
+        for line in lines(events, true) {
+            if line.step != step {
+                step = line.step;
+                let _ = writeln!(out, "  -- {}", script.steps[step].line.replace('\n', " "));
+            }
+            let _ = writeln!(out, "    {}", cut(&readable(&line)));
+        }
+    }
+    out
+}
+
 /// In the order in which they are compared.
 fn lines(events: &[Event], with_status: bool) -> Vec<Line> {
     let mut out: Vec<Line> = Vec::new();

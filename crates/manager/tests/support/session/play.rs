@@ -72,6 +72,9 @@ pub fn play_as(
             continue;
         };
         let side = sides.entry(client).or_insert_with(|| Side::new(address));
+        if matches!(expect, Expect::As { .. }) {
+            side.cuts.get_or_insert(number as u64);
+        }
         side.events.push(Event::Step(number));
         let came = act(side, &step.action, user, database, expected);
         run.counts.push((side.replies, side.notifications));

@@ -37,6 +37,8 @@ pub struct Side {
     last: u8,
     pub kept: Vec<u8>,
     key: Vec<u8>,
+    /// What is sent leaves in pieces, cut at places that are drawn from this.
+    pub cuts: Option<u64>,
 }
 
 impl Side {
@@ -54,6 +56,7 @@ impl Side {
             last: 0,
             kept: Vec::new(),
             key: Vec::new(),
+            cuts: None,
         }
     }
 
@@ -80,9 +83,24 @@ impl Side {
 
     /// What cannot be sent any more is forgotten: the other end has said why.
     pub fn send(&mut self, bytes: &[u8]) {
+        let at = self.cut_at(bytes.len());
+        let (first, rest) = bytes.split_at(at);
         if let Some(stream) = &mut self.stream {
-            let _ = stream.write_all(bytes);
+            let mut sent = stream.write_all(first);
+            if sent.is_ok() && !rest.is_empty() {
+                std::thread::sleep(Duration::from_micros(100));
+                sent = stream.write_all(rest);
+            }
+            drop(sent);
         }
+    }
+
+    /// In front of which byte there is a cut; half of what is sent has none.
+    fn cut_at(&mut self, length: usize) -> usize {
+        let Some(state) = &mut self.cuts else { return length };
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let drawn = (*state >> 33) as usize;
+        if drawn % 2 == 0 || length == 0 { length } else { drawn / 2 % length }
     }
 
     pub fn disconnect(&mut self, politely: bool) {
