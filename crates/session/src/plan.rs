@@ -6,7 +6,7 @@
 
 use crate::aspects::{Aspects, Pins};
 use crate::routine::Routine;
-use crate::settings::is_planning;
+use crate::settings::{is_half, is_planning};
 use pgusher_sql::{
     Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, OnCommit, Quick, SessionFunction, Statement,
     Transaction, Utility, Value, Verb, Verdict,
@@ -322,6 +322,7 @@ fn set_of(set: &pgusher_sql::Set, actions: &mut Vec<Action>, plan: &mut Plan) {
     }
     let name = set.name.clone();
     match (&set.value, set.local) {
+        (Value::Text(value), false) if is_half(&name, value) => ask_setting(name, plan),
         (Value::Text(value), false) => actions.push(Action::Set { name, value: value.clone() }),
         (Value::Text(value), true) => actions.push(Action::Local { name, value: Some(value.clone()) }),
         (Value::Default, false) => actions.push(Action::Reset(name)),
@@ -371,7 +372,9 @@ fn set_config_of(
     match (local, value) {
         (true, Argument::Constant(value)) if once => actions.push(Action::Local { name, value: Some(value.clone()) }),
         (true, _) => actions.push(Action::Local { name, value: None }),
-        (false, Argument::Constant(value)) if once => actions.push(Action::Set { name, value: value.clone() }),
+        (false, Argument::Constant(value)) if once && !is_half(&name, value) => {
+            actions.push(Action::Set { name, value: value.clone() })
+        }
         (false, Argument::Null) if once => actions.push(Action::Reset(name)),
         (false, _) => ask_setting(name, plan),
     }
@@ -490,6 +493,7 @@ mod tests {
         assert_eq!(doubts("declare c cursor with hold for select 1").0, Aspects::CURSORS);
         assert_eq!(doubts("drop table t").1, Aspects::TEMPORARY);
         assert_eq!(doubts("set x from current").0, Aspects::SETTINGS);
+        assert_eq!(doubts("set datestyle to ymd").0, Aspects::SETTINGS);
         assert_eq!(doubts("select setseed(0.5)").2, Pins::SEED);
         assert_eq!(doubts("select set_config($1, $2, false)").2, Pins::SETTING);
         assert_eq!(doubts("complete nonsense").0, Aspects::ALL);

@@ -200,7 +200,9 @@ impl Settings {
         if had_role {
             sql.push_str("RESET ROLE;");
         }
-        for (name, _) in from.iter().filter(|(name, _)| !is_role(name) && self.get(name).is_none()) {
+        // Half a DateStyle leaves the other half as it is: it is to be the server's own, not the one before.
+        let begins_anew = |name: &str| name == DATESTYLE && self.get(name) != from.get(name);
+        for (name, _) in from.iter().filter(|(n, _)| !is_role(n) && (self.get(n).is_none() || begins_anew(n))) {
             sql.push_str("RESET ");
             push_name(&mut sql, name);
             sql.push(';');
@@ -287,6 +289,22 @@ fn is_sure(name: &str) -> bool {
         "xmloption",
     ];
     SURE.binary_search(&name).is_ok() || name.starts_with("enable_") || name.contains('.')
+}
+
+const DATESTYLE: &str = "datestyle";
+
+/// Does a value for DateStyle leave a part of the value in force as it is (src/backend/commands/variable.c, check_datestyle)?
+#[must_use]
+pub fn is_half(name: &str, value: &str) -> bool {
+    let has = |words: &[&str]| {
+        value.split(',').any(|part| {
+            let part = part.trim().to_ascii_lowercase();
+            words.iter().any(|word| part.starts_with(word))
+        })
+    };
+    let style = has(&["iso", "sql", "postgres", "german"]);
+    let order = has(&["ymd", "dmy", "euro", "mdy", "us", "noneuro"]);
+    name.eq_ignore_ascii_case(DATESTYLE) && !(style && order)
 }
 
 const ROLE: &str = "role";
@@ -514,6 +532,13 @@ mod tests {
         {
             assert_eq!(set(&[("statement_timeout", value)]).replays_surely(&set(&[])), sure, "{value}");
         }
+        let iso = set(&[("DateStyle", "ISO")]);
+        assert_eq!(
+            iso.replay(&set(&[("datestyle", "German, DMY")])),
+            "RESET \"datestyle\";SELECT pg_catalog.set_config('datestyle','ISO',false)"
+        );
+        assert!(is_half("DateStyle", "ymd") && is_half("datestyle", "ISO") && is_half("datestyle", "default"));
+        assert!(!is_half("datestyle", "iso, european") && !is_half("timezone", "UTC"));
         assert_eq!(a.replay(&a), "");
         assert_eq!(set(&[]).replay(&a), "RESET \"a\";RESET \"app\".\"c\";RESET \"b\";");
     }
