@@ -288,7 +288,22 @@ fn is_sure(name: &str) -> bool {
         "work_mem",
         "xmloption",
     ];
-    SURE.binary_search(&name).is_ok() || name.starts_with("enable_") || name.contains('.')
+    // Settings of extensions have a dot as well. An extension may be loaded on one physical connection and not on another.
+    const EXTENSIONS: [&str; 9] = [
+        "auto_explain",
+        "pg_stat_statements",
+        "pg_trgm",
+        "pgaudit",
+        "pljava",
+        "plperl",
+        "plpgsql",
+        "plpython",
+        "pltcl",
+    ];
+    let own = |prefix: &str| !EXTENSIONS.iter().any(|extension| prefix.starts_with(extension));
+    SURE.binary_search(&name).is_ok()
+        || name.starts_with("enable_")
+        || name.split_once('.').is_some_and(|(prefix, _)| own(prefix))
 }
 
 const DATESTYLE: &str = "datestyle";

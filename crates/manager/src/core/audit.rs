@@ -127,10 +127,23 @@ impl Core {
                     self.send(ConnId::Client(client), message);
                 }
                 backend::READY_FOR_QUERY if s.ledger.is_clean() => {
-                    if !rest.is_empty() {
-                        return self.server_closed(slot);
+                    let (late, held) = match unasked(rest) {
+                        Some((late, held)) => (late.to_vec(), held.to_vec()),
+                        None => return self.broken_server(slot),
+                    };
+                    self.answered(client, slot);
+                    let Some(s) = self.servers.get_mut(slot as usize) else {
+                        return;
+                    };
+                    if let Some(audit) = s.audit.as_mut() {
+                        audit.bytes = held;
+                    } else {
+                        s.held = held;
                     }
-                    return self.answered(client, slot);
+                    if !late.is_empty() && matches!(s.state, ServerState::Seated { client: c } if c == client) {
+                        self.send(ConnId::Client(client), late);
+                    }
+                    return;
                 }
                 _ => {}
             }
@@ -194,6 +207,18 @@ impl Core {
         }
         self.resume_client(client);
     }
+}
+
+/// Messages that a server sends of its own accord, and the part of one that is cut off. `None`: there is another one.
+fn unasked(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut rest = bytes;
+    while let Ok(Some((frame, used))) = Frame::parse(rest) {
+        if !matches!(frame.tag, backend::NOTIFICATION_RESPONSE | backend::NOTICE_RESPONSE | backend::PARAMETER_STATUS) {
+            return None;
+        }
+        rest = rest.get(used..)?;
+    }
+    Some(bytes.split_at(bytes.len() - rest.len()))
 }
 
 fn inquiry<'a>(audit: &'a Audit, known: &'a Settings, login: &'a str) -> Inquiry<'a> {

@@ -79,6 +79,8 @@ pub struct Client {
     pub(super) pool: Option<Arc<PoolEntry>>,
     /// The settings that it means to have.
     pub(super) settings: Option<Interned>,
+    /// The settings that it began with.
+    pub(super) began: Option<Interned>,
     /// Why it keeps its server past the end of a transaction.
     pub(super) pins: Pins,
     /// What the server has to be asked before another client gets it.
@@ -138,9 +140,7 @@ impl Client {
         if settings.get(NAME) == shown {
             return;
         }
-        if self.more().is_none() {
-            return;
-        }
+        let _ = self.more();
         let Some(settings) = &self.settings else { return };
         let changed = match shown {
             Some(text) => settings.with(NAME, text).ok(),
@@ -201,6 +201,7 @@ impl Core {
             pending: Vec::new(),
             pool: None,
             settings: None,
+            began: None,
             pins: Pins::NONE,
             doubts: Aspects::NONE,
             more: None,
@@ -410,6 +411,7 @@ impl Core {
             return Ok(());
         };
         client.key_len = if version >= Version::V3_2 { 32 } else { 4 };
+        client.began = Some(settings.clone());
         client.settings = Some(settings);
         client.state = State::AwaitFacts;
         if let Some(login) = client.login.as_mut() {

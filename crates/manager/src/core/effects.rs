@@ -9,7 +9,6 @@ use super::client::Client;
 use super::server::Server;
 use pgusher_session::live::{self, Live, Track};
 use pgusher_session::plan::{Action, Plan, Read, Reading};
-use pgusher_session::settings::Interned;
 use pgusher_session::statements::Library;
 use pgusher_session::{Aspects, Pins};
 use pgusher_wire::scan::Head;
@@ -31,10 +30,8 @@ pub(super) struct Flight {
 }
 
 /// What of a session only those clients have that change it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct More {
-    /// The settings that the session began with.
-    pub(super) began: Interned,
     pub(super) track: Option<Box<Track>>,
     /// Statements with a plan that are bound to portals.
     pub(super) portals: HashMap<Box<[u8]>, Arc<Plan>>,
@@ -47,25 +44,9 @@ pub(super) struct More {
 }
 
 impl Client {
-    /// The settings that the session began with.
-    pub(super) fn began(&self) -> Option<&Interned> {
-        self.more.as_ref().map(|more| &more.began).or(self.settings.as_ref())
-    }
-
     /// What only some sessions have.
-    pub(super) fn more(&mut self) -> Option<&mut More> {
-        if self.more.is_none() {
-            let began = self.settings.clone()?;
-            self.more = Some(Box::new(More {
-                began,
-                track: None,
-                portals: HashMap::new(),
-                functions: Vec::new(),
-                placeholders: Vec::new(),
-                told: HashMap::new(),
-            }));
-        }
-        self.more.as_deref_mut()
+    pub(super) fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
     }
 
     #[inline]
@@ -152,7 +133,7 @@ fn function_called(client: &mut Client, server: &mut Server, name: &str, depth: 
     let Some(routine) = known else {
         client.doubts |= Aspects::ALL;
         server.stir();
-        let Some(more) = client.more() else { return };
+        let more = client.more();
         if more.functions.iter().all(|other| **other != *name) {
             if more.functions.len() < MAX_NAMES {
                 more.functions.push(name.into());
@@ -178,7 +159,7 @@ fn remember_placeholders(client: &mut Client, names: &[Box<str>]) {
     if names.is_empty() {
         return;
     }
-    let Some(more) = client.more() else { return };
+    let more = client.more();
     for name in names {
         if more.placeholders.contains(name) {
             continue;
@@ -199,7 +180,7 @@ pub(super) fn bound(client: &mut Client, portal: &[u8], plan: Option<Arc<Plan>>)
         }
         return;
     };
-    let Some(more) = client.more() else { return };
+    let more = client.more();
     if more.portals.len() < MAX_NAMES || more.portals.contains_key(portal) {
         more.portals.insert(portal.into(), plan);
     } else {
@@ -325,7 +306,7 @@ impl Core {
         let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(slot as usize)) else {
             return true;
         };
-        let (Some(began), Some(wanted)) = (c.began().filter(|began| !began.is_empty()).cloned(), c.settings.clone())
+        let (Some(began), Some(wanted)) = (c.began.as_ref().filter(|began| !began.is_empty()).cloned(), c.settings.clone())
         else {
             return true;
         };
@@ -341,7 +322,7 @@ impl Core {
         }
         let own = s.ledger.is_own();
         let greeting = if own { s.pool.greeting(&began) } else { None };
-        let Some(more) = c.more() else { return true };
+        let more = c.more();
         if own {
             let at_login = || {
                 if name == b"application_name" {
@@ -402,7 +383,7 @@ fn with_live(client: &mut Client, server: &mut Server, change: impl FnOnce(&mut 
 }
 
 fn act(client: &mut Client, server: &mut Server, action: &Action, interner: &pgusher_session::settings::Interner) {
-    let Some(began) = client.began().cloned() else {
+    let Some(began) = client.began.clone() else {
         return;
     };
     match action {

@@ -59,6 +59,8 @@ impl Core {
             return false;
         };
         if server.ledger.take_own_failed() {
+            // What it has is not known: it is cleaned, or closed.
+            server.tainted = true;
             let report = Report::fatal(
                 sqlstate::CONNECTION_FAILURE,
                 "the settings of this session could not be put on a physical connection",
