@@ -242,6 +242,22 @@ impl Shared {
         Some(pool)
     }
 
+    /// A pool of its own for the one connection that listens for all clients of a database, as the role of the first of them.
+    pub(crate) fn pool_for_listening(&self, of: &PoolEntry) -> Arc<PoolEntry> {
+        Arc::new(PoolEntry {
+            database: of.database.clone(),
+            user: of.user.clone(),
+            seats: Pool::new(self.config.workers, 1),
+            login: ArcSwapOption::from(of.login.load_full()),
+            welcome: ArcSwapOption::empty(),
+            greetings: Mutex::default(),
+            pinned: AtomicUsize::new(0),
+            refused: AtomicBool::new(false),
+            wanted: AtomicU64::new(0),
+            known: of.known.clone(),
+        })
+    }
+
     fn seats(&self) -> Pool {
         let (workers, limit) = (self.config.workers, self.config.pool_size);
         if self.config.scatter { Pool::scattering(workers, limit, rand::random()) } else { Pool::new(workers, limit) }

@@ -10,6 +10,7 @@ pub mod aspects;
 pub mod audit;
 pub mod knowledge;
 pub mod ledger;
+pub mod listening;
 pub mod live;
 pub mod plan;
 pub mod routine;

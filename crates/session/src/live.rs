@@ -148,7 +148,7 @@ pub fn apply(
                 }
             }
         }
-        Action::DiscardSequences => {}
+        Action::DiscardSequences | Action::Listen(_) | Action::Unlisten(_) => {}
     }
     true
 }

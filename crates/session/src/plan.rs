@@ -44,6 +44,10 @@ pub enum Action {
     DiscardAll,
     /// DISCARD SEQUENCES
     DiscardSequences,
+    /// LISTEN
+    Listen(Box<str>),
+    /// UNLISTEN; `None`: all channels.
+    Unlisten(Option<Box<str>>),
 }
 
 /// What a text does to its session.
@@ -57,6 +61,8 @@ pub struct Plan {
     pub ends: Aspects,
     /// What keeps the client on its server from here on.
     pub pins: Pins,
+    /// Channels that it listens to. Whoever cannot follow them has to ask the server ([`Aspects::CHANNELS`]).
+    pub channels: Box<[Box<str>]>,
     /// Functions of which nothing is known but their names.
     pub functions: Box<[Box<str>]>,
     /// Settings with these names, which the server does not list, may have been made.
@@ -199,7 +205,11 @@ fn changes_meaning(action: &Action) -> bool {
     match action {
         Action::Set { name, .. } | Action::Local { name, .. } | Action::Reset(name) => is_planning(name),
         Action::ResetAll | Action::RollbackTo(_) | Action::DiscardAll => true,
-        Action::Savepoint(_) | Action::Release(_) | Action::DiscardSequences => false,
+        Action::Savepoint(_)
+        | Action::Release(_)
+        | Action::DiscardSequences
+        | Action::Listen(_)
+        | Action::Unlisten(_) => false,
     }
 }
 
@@ -267,8 +277,16 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             }
         }
         Effect::Close(_) => plan.ends |= Aspects::CURSORS,
-        Effect::Listen(_) => plan.doubts |= Aspects::CHANNELS,
-        Effect::Unlisten(_) => plan.ends |= Aspects::CHANNELS,
+        Effect::Listen(channel) => {
+            actions.push(Action::Listen(channel.clone()));
+            let mut channels = std::mem::take(&mut plan.channels).into_vec();
+            channels.push(channel.clone());
+            plan.channels = channels.into();
+        }
+        Effect::Unlisten(channel) => {
+            actions.push(Action::Unlisten(channel.clone()));
+            plan.ends |= Aspects::CHANNELS;
+        }
         Effect::Load(_) => {
             plan.pins |= Pins::LIBRARY;
             plan.stirs = true;
@@ -488,7 +506,10 @@ mod tests {
         assert_eq!(doubts("select pg_advisory_unlock(1)").1, Aspects::LOCKS);
         assert_eq!(doubts("create temp table t (a int)").0, Aspects::ALL);
         assert_eq!(doubts("select 1 as a into temp t").0, Aspects::TEMPORARY);
-        assert_eq!(doubts("listen a").0, Aspects::CHANNELS);
+        assert_eq!(doubts("unlisten a").1, Aspects::CHANNELS);
+        let listens = plan("listen a; listen \"B c\"").expect("a plan");
+        assert_eq!(*listens.channels, ["a".into(), "B c".into()]);
+        assert_eq!(actions("listen Ab; unlisten *"), [Action::Listen("ab".into()), Action::Unlisten(None)]);
         assert_eq!(doubts("prepare p as select 1").0, Aspects::PREPARED);
         assert_eq!(doubts("declare c cursor with hold for select 1").0, Aspects::CURSORS);
         assert_eq!(doubts("drop table t").1, Aspects::TEMPORARY);

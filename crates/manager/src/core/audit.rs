@@ -6,6 +6,7 @@
 
 use super::Core;
 use super::io::{ConnId, Output};
+use super::listening;
 use super::server::State as ServerState;
 use pgusher_session::audit::{Answer, Findings, Inquiry, MAX_BYTES};
 use pgusher_session::routine::Routine;
@@ -120,6 +121,8 @@ impl Core {
             match frame.tag {
                 backend::DATA_ROW => audit.failed |= audit.answer.row(frame.body).is_err(),
                 backend::ERROR_RESPONSE => audit.failed = true,
+                backend::NOTIFICATION_RESPONSE
+                    if listening::comes_from_elsewhere(self.clients.get(client as usize), frame.body) => {}
                 backend::NOTIFICATION_RESPONSE => {
                     // It listens, and its transaction is over: this is for it.
                     let (head, _) = bytes.split_at(bytes.len() - rest.len());
@@ -201,7 +204,9 @@ impl Core {
         };
         c.doubts = Aspects::NONE;
         s.state = ServerState::Seated { client };
-        if c.pending.is_empty() {
+        let nothing_came = c.pending.is_empty();
+        self.prune(client);
+        if nothing_came {
             // Nothing has come meanwhile: it may go at once.
             self.part_if_done(client);
         }
@@ -289,6 +294,9 @@ fn adopt(
         }
     }
     let mut held = findings.held();
+    if audit.aspects.contains(Aspects::CHANNELS) && !listening::adopt(client, server, &findings.channels) {
+        held = held.without(Aspects::CHANNELS);
+    }
     let litter = |name: &str| server.litter.iter().any(|litter| **litter == *name.as_bytes());
     if findings.prepared.iter().all(|statement| litter(&statement.name)) {
         held = held.without(Aspects::PREPARED);

@@ -448,7 +448,7 @@ impl Core {
     }
 
     /// What a client was told as its process id: where to find it again. Never zero or negative.
-    fn cancel_pid(&self, slot: u32) -> u32 {
+    pub(super) fn cancel_pid(&self, slot: u32) -> u32 {
         ((u32::from(self.me.0) << 24) | (slot & 0x00ff_ffff)) + 1
     }
 
@@ -466,6 +466,7 @@ impl Core {
 
     /// Says why, and closes.
     pub(super) fn refuse(&mut self, slot: u32, report: &Report) {
+        self.let_go(slot);
         let mut out = Vec::new();
         if let Some(client) = self.clients.get_mut(slot as usize).filter(|client| client.pool.is_some()) {
             if let Some(login) = client.login.take() {

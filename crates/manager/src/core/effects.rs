@@ -6,6 +6,7 @@
 
 use super::Core;
 use super::client::Client;
+use super::listening::{self, Ears};
 use super::server::Server;
 use pgusher_session::live::{self, Live, Track};
 use pgusher_session::plan::{Action, Plan, Read, Reading};
@@ -41,6 +42,8 @@ pub(super) struct More {
     pub(super) placeholders: Vec<Box<str>>,
     /// What the client was told of settings since its login.
     pub(super) told: HashMap<Box<[u8]>, Box<[u8]>>,
+    /// What it listens to, without a server of its own.
+    pub(super) ears: Option<Box<Ears>>,
 }
 
 impl Client {
@@ -95,6 +98,9 @@ pub(super) fn read(library: &mut Library, client: &Client, server: &Server, text
 /// A statement is about to be sent: the `nth` of the unit under way.
 pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
     client.doubts |= plan.doubts | plan.ends.and(client.pins.asked());
+    if !listening::noted(client, server, plan) {
+        client.doubts |= Aspects::CHANNELS;
+    }
     if plan.stirs {
         server.stir();
     }
@@ -261,6 +267,9 @@ impl Core {
             if body.starts_with(b"COMMIT\0") || body.starts_with(b"PREPARE TRANSACTION\0") {
                 if let Some(more) = c.more.as_mut() {
                     live::commit(&mut more.track);
+                    if let Some(ears) = more.ears.as_mut() {
+                        ears.listening.commit();
+                    }
                 }
             } else if body.starts_with(b"ROLLBACK\0") && !partly {
                 undo(c, s);
@@ -294,6 +303,9 @@ impl Core {
             while s.flights.front().is_some_and(|f| (next.wrapping_sub(f.unit) as i32) > 0) {
                 s.flights.pop_front();
             }
+        }
+        if let Some(ears) = c.ears() {
+            ears.listening.ready(status);
         }
         if c.track().is_some() {
             with_live(c, s, |track, live| live::ready(track, live, status));
@@ -359,14 +371,21 @@ impl Core {
     #[inline]
     pub(super) fn statement_failed(&mut self, client: u32) {
         let more = self.clients.get_mut(client as usize).and_then(|c| c.more.as_mut());
-        if let Some(track) = more.and_then(|more| more.track.as_mut()) {
+        let Some(more) = more else { return };
+        if let Some(track) = more.track.as_mut() {
             track.fail();
+        }
+        if let Some(ears) = more.ears.as_mut() {
+            ears.listening.fail();
         }
     }
 }
 
 /// Takes back what a transaction has set.
 pub(super) fn undo(client: &mut Client, server: &mut Server) {
+    if let Some(ears) = client.ears() {
+        ears.listening.rollback();
+    }
     if client.track().is_some() {
         with_live(client, server, live::rollback);
     }
@@ -383,6 +402,7 @@ fn with_live(client: &mut Client, server: &mut Server, change: impl FnOnce(&mut 
 }
 
 fn act(client: &mut Client, server: &mut Server, action: &Action, interner: &pgusher_session::settings::Interner) {
+    listening::act(client, action);
     let Some(began) = client.began.clone() else {
         return;
     };

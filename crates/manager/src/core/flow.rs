@@ -45,6 +45,13 @@ impl Core {
         range: Range<usize>,
         composed: Option<usize>,
     ) {
+        if let (true, ConnId::Client(slot)) = (self.holding > 0, to) {
+            let first =
+                composed.map(|begin| self.composed.get(begin..).unwrap_or_default().to_vec()).unwrap_or_default();
+            if self.keep_back(slot, [&first, buf.get(range.clone()).unwrap_or_default()]) {
+                return;
+            }
+        }
         if let Some(begin) = composed {
             let copied = range.len() <= MAX_COPIED;
             if copied {
@@ -106,6 +113,7 @@ impl Core {
                 if let State::Seated { server } = c.state {
                     self.out.push_back(Output::Resume(ConnId::Server(server)));
                 }
+                self.send_notes_at_rest(slot);
             }
             ConnId::Server(slot) => {
                 let Some(s) = self.servers.get_mut(slot as usize) else {

@@ -1,7 +1,7 @@
 //! What goes in and out of the core, apart from bytes that arrive.
 
 use crate::auth::Facts;
-use crate::core::Origin;
+use crate::core::{Origin, Word};
 use crate::shared::{PoolEntry, ServerAddress};
 use crate::tls::Encryption;
 use pgusher_auth::{Derivation, ScramKeys};
@@ -137,6 +137,8 @@ pub enum Mail {
         /// How many it keeps open.
         kept_open: usize,
     },
+    /// About channels and notifications.
+    Word(Word),
     /// Shut down at transaction boundaries.
     Drain,
 }

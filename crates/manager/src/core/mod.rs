@@ -17,7 +17,7 @@
 //! Rooms: `client` takes clients in, `login` asks them who they are, `server` opens and closes servers, `server_login` logs in
 //! to them, `relay` is the hot path between the two, `effects` follows what statements do to
 //! their sessions, `audit` asks the server where that cannot be known, `statements` carries prepared statements from server to
-//! server, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel`
+//! server, `hub` listens for all clients of a database and `listening` gives them what it hears, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel`
 //! passes cancel requests on.
 
 mod audit;
@@ -25,7 +25,9 @@ mod cancel;
 mod client;
 mod effects;
 mod flow;
+mod hub;
 mod io;
+mod listening;
 mod login;
 mod own;
 mod relay;
@@ -35,6 +37,7 @@ mod server_login;
 mod statements;
 
 pub use client::{Client, Origin};
+pub use hub::{Note, When, Word};
 pub use io::{Bytes, ConnId, Mail, Output, Question};
 pub use server::Server;
 
@@ -45,7 +48,7 @@ use pgusher_pool::{Closed, Micros, Seat, WorkerId};
 use pgusher_session::statements::Library;
 use slab::Slab;
 use statements::Sharing;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +79,12 @@ pub struct Core {
     patch: Vec<u8>,
     /// See [`Core::composed`].
     composed: Vec<u8>,
+    /// Connections that listen for all clients of a database.
+    hubs: HashMap<Box<str>, hub::Hub>,
+    /// Clients that listen, by database.
+    desks: HashMap<Box<str>, listening::Desk>,
+    /// Clients whose replies are held back.
+    holding: usize,
 }
 
 impl Core {
@@ -90,6 +99,9 @@ impl Core {
             library: Library::new(shared.secret, u16::from(me.0)),
             patch: Vec::new(),
             composed: Vec::new(),
+            hubs: HashMap::new(),
+            desks: HashMap::new(),
+            holding: 0,
             me,
             shared,
             now: Micros(0),
@@ -153,6 +165,11 @@ impl Core {
 
     /// Sends bytes of our own.
     fn send(&mut self, to: ConnId, bytes: Vec<u8>) {
+        if let (true, ConnId::Client(slot)) = (self.holding > 0, to) {
+            if self.keep_back(slot, [&bytes, &[]]) {
+                return;
+            }
+        }
         self.out.push_back(Output::Send { to, bytes: Bytes::Owned(bytes) });
     }
 
@@ -170,6 +187,7 @@ impl Core {
         self.expire_logins(login);
         self.expire_connects(connect);
         self.expire_cancels(connect);
+        self.tend_hubs();
         for pool in shared.pools() {
             if timeouts.query_wait_s > 0 {
                 for client in pool.seats.expire(self.me, wait) {
@@ -194,6 +212,7 @@ impl Core {
     /// Begins to shut down: clients that are between transactions are told so and closed, the others when they get there.
     pub fn drain(&mut self) {
         self.draining = true;
+        self.stop_holding();
         let slots: Vec<u32> = self.clients.iter().map(|(slot, _)| slot as u32).collect();
         for slot in slots {
             self.drain_client(slot);
@@ -211,6 +230,7 @@ impl Core {
             Mail::Keys { server, keys } => self.derived(server, keys.map(|k| *k)),
             Mail::Moved => self.moved(),
             Mail::Ensure { pool, kept_open } => self.ensure(&pool, kept_open),
+            Mail::Word(word) => self.word(word),
             Mail::Drain => self.drain(),
         }
     }

@@ -4,9 +4,10 @@
 //! leaves in one piece from the buffer that it was read into.
 
 use super::Core;
-use super::client::{Discard, State};
+use super::client::{Client, Discard, State};
 use super::flow::Source;
 use super::io::{ConnId, Mail, Output};
+use super::listening;
 use super::seat::Replay;
 use super::server::State as ServerState;
 use super::statements::Edit;
@@ -43,6 +44,8 @@ pub(super) fn server_need(tag: u8) -> usize {
         backend::PARAMETER_STATUS => 4 * 1024,
         // Up to the name of the function that found it.
         backend::ERROR_RESPONSE => 512,
+        // The longest is a little shorter.
+        backend::NOTIFICATION_RESPONSE => 8 * 1024 + 256,
         _ => 0,
     }
 }
@@ -144,7 +147,18 @@ impl Core {
                     }
                 }
             };
+            if self.shares && self.puts_channels(slot, server, &head) {
+                composed.get_or_insert(self.composed.len());
+                self.composed.extend_from_slice(buf.get(run..head.start).unwrap_or_default());
+                self.composed.append(&mut self.patch);
+                run = head.start;
+            }
             let edit = match head.tag {
+                frontend::EXECUTE | frontend::FUNCTION_CALL
+                    if self.shares && self.must_hear_call(slot, server, &head) =>
+                {
+                    Edit::Wait
+                }
                 frontend::QUERY if self.shares => self.query_seen(slot, server, &head),
                 frontend::PARSE | frontend::BIND | frontend::DESCRIBE | frontend::CLOSE if self.shares => {
                     self.translate(slot, server, &head)
@@ -279,6 +293,7 @@ impl Core {
             ServerState::Seated { client } => self.relay(slot, client, buf),
             ServerState::Login(_) => self.server_login_bytes(slot, buf),
             ServerState::Idle | ServerState::Connecting => self.idle_server_bytes(slot, buf),
+            ServerState::Listening => self.hub_bytes(slot, buf),
             ServerState::Replaying { .. }
             | ServerState::Resetting { .. }
             | ServerState::Auditing { .. }
@@ -313,6 +328,11 @@ impl Core {
                 Err(_) => return self.broken_server(slot),
             };
             match head.tag {
+                backend::NOTIFICATION_RESPONSE
+                    if listening::comes_from_elsewhere(self.clients.get(client as usize), head.body) =>
+                {
+                    verdict = Verdict::Swallow;
+                }
                 _ if verdict == Verdict::Swallow => {
                     if head.tag == backend::READY_FOR_QUERY && !self.own_done(client, slot) {
                         return;
@@ -365,6 +385,14 @@ impl Core {
                 }
                 self.patch = given;
             }
+            if head.tag == backend::READY_FOR_QUERY
+                && (status, verdict != Verdict::Swallow) == (TxStatus::Idle, true)
+                && self.clients.get(client as usize).is_some_and(Client::has_ears)
+            {
+                self.forward(ConnId::Client(client), Source::Input, buf, run..head.start, composed.take());
+                run = head.start;
+                self.hold_back(client, slot);
+            }
         }
         let Some(server) = self.servers.get_mut(slot as usize) else {
             return;
@@ -400,7 +428,10 @@ impl Core {
     }
 
     /// A message that waited for replies is looked at again.
-    fn settled(&mut self, slot: u32, client: u32) {
+    pub(super) fn settled(&mut self, slot: u32, client: u32) {
+        if self.clients.get(client as usize).is_some_and(Client::waits_to_hear) {
+            return;
+        }
         if self.servers.get(slot as usize).is_some_and(|s| s.ledger.owes_ready()) {
             return;
         }

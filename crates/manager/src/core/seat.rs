@@ -299,6 +299,10 @@ impl Core {
         {
             return;
         }
+        let hears = c.has_ears();
+        if hears && (c.is_held_back() || c.waits_to_hear()) {
+            return;
+        }
         if self.draining {
             self.refuse(client, &draining());
             return;
@@ -322,9 +326,14 @@ impl Core {
         if let Some(more) = c.more.as_mut() {
             more.portals.clear();
         }
-        if !s.litter.is_empty() {
+        s.unheard = !hears;
+        if s.listens || !s.litter.is_empty() {
             // A cancel request under way would meet the tidying, or the client after it.
-            return if s.cancels > 0 { self.close_server(server) } else { self.tidy(server) };
+            return match (s.cancels > 0, s.listens) {
+                (true, _) => self.close_server(server),
+                (false, true) => self.reset(server, Reset::Unlisten, b"UNLISTEN *"),
+                (false, false) => self.tidy(server),
+            };
         }
         if s.cancels > 0 {
             s.state = ServerState::BeingCancelled;
@@ -403,6 +412,7 @@ impl Core {
     /// get one are tried again.
     pub(super) fn moved(&mut self) {
         let shared = self.shared.clone();
+        self.tend_hubs();
         for pool in shared.pools() {
             for server in pool.seats.take_idle(self.me, Micros(u64::MAX)) {
                 self.release_server(server.slot);
@@ -432,6 +442,7 @@ impl Core {
 
     /// Forgets a client and closes its socket once everything has been sent.
     pub(super) fn drop_client(&mut self, slot: u32) {
+        self.stop_hearing(slot);
         let seat = self.client_seat(slot);
         let Some(mut client) = self.clients.try_remove(slot as usize) else {
             return;
@@ -470,7 +481,8 @@ impl Core {
         let Some(s) = self.servers.get_mut(slot as usize) else {
             return;
         };
-        s.tainted |= discard;
+        s.tainted |= discard || s.listens;
+        s.unheard = true;
         if matches!(s.state, ServerState::Auditing { .. }) && !s.ledger.is_quiet() && s.cancels == 0 && !self.draining {
             // The answer concerns nobody any more.
             s.held = s.audit.take().map(|audit| audit.bytes).unwrap_or_default();
@@ -560,9 +572,16 @@ impl Core {
                 }
                 if s.litter.is_empty() { self.release_server(slot) } else { self.tidy(slot) }
             }
+            Reset::Unlisten => {
+                s.listens = false;
+                s.has_channels = false;
+                if s.litter.is_empty() { self.release_server(slot) } else { self.tidy(slot) }
+            }
             Reset::Tidy => self.release_server(slot),
             Reset::Discard => {
                 s.tainted = false;
+                s.listens = false;
+                s.has_channels = false;
                 s.shelf.clear();
                 s.litter.clear();
                 s.settings = self.shared.no_settings.clone();
@@ -582,6 +601,10 @@ impl Core {
                 self.server_connect_failed(slot, &error);
             }
             ServerState::Idle => self.lost_idle(slot),
+            ServerState::Listening => {
+                self.hub_lost(slot);
+                self.close_lost(slot);
+            }
             ServerState::Resetting { .. } | ServerState::BeingCancelled => self.close_lost(slot),
             ServerState::Replaying { client } | ServerState::Seated { client } | ServerState::Auditing { client } => {
                 let farewell = s.farewell;
@@ -614,7 +637,9 @@ impl Core {
         self.out.push_back(Output::Close(ConnId::Server(slot)));
         match s.pool.seats.closed() {
             Closed::Fine => {}
-            Closed::Open => self.open_server(&s.pool),
+            Closed::Open => {
+                self.open_server(&s.pool);
+            }
         }
     }
 

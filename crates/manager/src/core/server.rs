@@ -38,6 +38,8 @@ pub(super) enum State {
     Auditing { client: u32 },
     /// Its statement is over, but a cancel request for it is still under way.
     BeingCancelled,
+    /// It listens for all clients of its database.
+    Listening,
 }
 
 /// How a connection is cleaned.
@@ -49,6 +51,8 @@ pub(super) enum Reset {
     Discard,
     /// Statements that must not stay were deallocated.
     Tidy,
+    /// UNLISTEN * was sent.
+    Unlisten,
 }
 
 /// One physical connection.
@@ -114,6 +118,14 @@ pub struct Server {
     pub(super) farewell: bool,
     /// A cancel request waits for our own messages to be done.
     pub(super) cancel_due: bool,
+    /// It is to listen for all clients of its database.
+    pub(super) listens_for_all: bool,
+    /// It may listen to what its client listens to.
+    pub(super) listens: bool,
+    /// It was made to listen to all that its client listens to.
+    pub(super) has_channels: bool,
+    /// Clients that do not listen have used it: what they have notified may still be on its way.
+    pub(super) unheard: bool,
 }
 
 impl Server {
@@ -155,7 +167,7 @@ impl Server {
 
 impl Core {
     /// Opens one more physical connection. The pool has counted it already.
-    pub(super) fn open_server(&mut self, pool: &Arc<PoolEntry>) {
+    pub(super) fn open_server(&mut self, pool: &Arc<PoolEntry>) -> u32 {
         let serial = self.next_serial();
         let moves = self.shared.upstream.moves();
         let address = self.shared.upstream.address();
@@ -194,10 +206,15 @@ impl Core {
             swallowing: false,
             farewell: false,
             cancel_due: false,
+            listens_for_all: false,
+            listens: false,
+            has_channels: false,
+            unheard: false,
         });
         let conn = ConnId::Server(slot as u32);
         let encryption = self.shared.config.server.tls.first(&address);
         self.out.push_back(Output::Connect { conn, address, encryption });
+        slot as u32
     }
 
     /// The socket of a server has connected, and the handshake is over if there is TLS. `random` is for the login.
@@ -218,6 +235,9 @@ impl Core {
             options.push_str(" -c plan_cache_mode=force_custom_plan");
         }
         parameters.push((b"options", options.as_bytes()));
+        if server.listens_for_all {
+            parameters.push((b"application_name", b"pgusher listens"));
+        }
         write_startup(&mut out, Version::V3_0, parameters);
         self.send(ConnId::Server(slot), out);
     }
@@ -299,7 +319,9 @@ impl Core {
         self.out.push_back(Output::Close(ConnId::Server(slot)));
         match server.pool.seats.closed() {
             Closed::Fine => {}
-            Closed::Open => self.open_server(&server.pool),
+            Closed::Open => {
+                self.open_server(&server.pool);
+            }
         }
     }
 

@@ -251,6 +251,9 @@ impl Core {
         server.welcome = Some(welcome.clone());
         pool.welcomed(welcome);
         pool.refused.store(false, Ordering::Relaxed);
+        if server.listens_for_all {
+            return self.hub_ready(slot);
+        }
         server.state = State::Idle;
         let release = pool.seats.opened(seat, self.now);
         self.released(slot, release);
@@ -258,6 +261,7 @@ impl Core {
 
     /// A server could not be opened.
     pub(super) fn login_failed(&mut self, slot: u32, report: Report) {
+        self.hub_lost(slot);
         let Some(server) = self.servers.try_remove(slot as usize) else {
             return;
         };

@@ -158,6 +158,13 @@ impl Core {
         } else {
             Read::Plan(Arc::new(Plan::unknown()))
         };
+        let plan = if let Read::Plan(plan) = &read { Some(&**plan) } else { None };
+        if self.must_hear(client, server, plan) {
+            return Edit::Wait;
+        }
+        let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
+            return Edit::Keep;
+        };
         let edit = match c.own.as_deref_mut() {
             None => Edit::Keep,
             Some(own) => {
