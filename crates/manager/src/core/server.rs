@@ -4,6 +4,7 @@ use super::Core;
 use super::audit::Audit;
 use super::effects::Flight;
 use super::io::{ConnId, Output};
+use super::sequences::Memory;
 use super::server_login::LoginState;
 use crate::config::StatementReuse;
 use crate::shared::{PoolEntry, ServerAddress, Welcome};
@@ -114,6 +115,8 @@ pub struct Server {
     pub(super) farewell: bool,
     /// A cancel request waits for our own messages to be done.
     pub(super) cancel_due: bool,
+    /// What it remembers of sequences.
+    pub(super) sequences: Memory,
 }
 
 impl Server {
@@ -194,6 +197,7 @@ impl Core {
             swallowing: false,
             farewell: false,
             cancel_due: false,
+            sequences: Memory::default(),
         });
         let conn = ConnId::Server(slot as u32);
         let encryption = self.shared.config.server.tls.first(&address);
