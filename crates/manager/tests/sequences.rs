@@ -173,8 +173,8 @@ fn in_functions() {
 #[test]
 fn in_pipelines() {
     let db = ground("pipelines");
-    let manager = scattered(3, "");
-    spoil(&manager, db, 3);
+    let manager = scattered(6, "");
+    spoil(&manager, db, 6);
     let mut a = Client::new(&manager, db);
     // Nothing of the client's own: the first statement is done, the second one fails.
     let mut out = batch("select 1");

@@ -551,7 +551,6 @@ mod tests {
             "copy t from stdin",
             "merge into t using s on a = b when not matched then insert values (1)",
             "select nextval('s')",
-            "alter table t add column id serial",
             "explain analyze insert into t values (1)",
             "create table u as select * from t",
         ] {
