@@ -363,7 +363,7 @@ impl Desk<'_> {
             None if name.is_empty() => Bound::Plain,
             None => Bound::Elsewhere,
         };
-        let bind = match statement {
+        let bind = match statement.map(|statement| &**statement) {
             Some(Statement { plan: Some(plan), .. }) => sequences::Bind::Plan(plan),
             Some(statement) if statement.advances => sequences::Bind::Advances,
             Some(_) => sequences::Bind::Nothing,
