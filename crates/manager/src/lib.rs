@@ -5,7 +5,8 @@
 //! * [`worker`]: the thread that moves bytes between sockets and its core.
 //! * [`control`]: everything that may block: key derivation, questions to the server about a user.
 //! * [`tls`]: certificates and what is asked of them.
-//! * [`config`]: what can be configured; [`shared`]: what the workers share; [`auth`]: how identities are proved.
+//! * [`config`]: what can be configured; [`shared`]: what the workers share; [`auth`]: how identities are proved;
+//!   [`sequences`]: what a pool has learned of currval and lastval.
 
 pub mod auth;
 pub mod config;
@@ -13,6 +14,7 @@ pub mod control;
 pub mod core;
 mod database;
 mod manager;
+pub mod sequences;
 pub mod shared;
 pub mod tls;
 mod upstream;

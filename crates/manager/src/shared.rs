@@ -4,6 +4,7 @@
 use crate::auth::{Asked, Known, Login};
 use crate::config::Config;
 use crate::database::Database;
+use crate::sequences::Lesson;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pgusher_auth::{MockSecret, StoredSecret, UserList};
 use pgusher_pool::Pool;
@@ -43,6 +44,8 @@ pub struct PoolEntry {
     pub refused: AtomicBool,
     /// Clients that keep a physical connection past the end of a transaction.
     pub pinned: AtomicUsize,
+    /// How its clients use currval and lastval.
+    pub sequences: Lesson,
     /// When a client has asked for it last, in no unit.
     wanted: AtomicU64,
     /// What is known of the database; shared by its pools.
@@ -229,6 +232,7 @@ impl Shared {
             greetings: Mutex::default(),
             pinned: AtomicUsize::new(0),
             refused: AtomicBool::new(false),
+            sequences: Lesson::new(self.config.sequences),
             wanted: AtomicU64::new(self.turns.fetch_add(1, Ordering::Relaxed)),
             known: pools
                 .get(database)
@@ -253,6 +257,7 @@ impl Shared {
             greetings: Mutex::default(),
             pinned: AtomicUsize::new(0),
             refused: AtomicBool::new(false),
+            sequences: Lesson::new(self.config.sequences),
             wanted: AtomicU64::new(0),
             known: of.known.clone(),
         })

@@ -158,7 +158,11 @@ impl Stage {
         let connections = script.clients() + self.count + 2;
         let choices = self.choices(script);
         let conninfo = self.server.conninfo(ground.database(), script.user());
-        let toml = format!("server = \"\"\"{conninfo}\"\"\"\nscatter = true\nmin_pool_size = 0\n{choices}");
+        let mut toml = format!("server = \"\"\"{conninfo}\"\"\"\nscatter = true\nmin_pool_size = 0\n{choices}");
+        if script.name.starts_with("sequences/") {
+            // Exact from the first statement on. The others are to be scattered as much as possible.
+            toml.push_str("sequences = \"pin\"\n");
+        }
         let overrides = overrides(2, connections);
         let manager = Manager::start(pgusher_manager::Config::from_toml(&toml, &overrides).unwrap()).unwrap();
         Self::fill(&manager, script.user(), ground.database(), connections);

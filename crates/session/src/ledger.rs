@@ -45,7 +45,8 @@ enum Entry {
 pub enum Mark {
     /// The client's, sent to the server; its end is to be told.
     Passed,
-    /// Our own, sent to the server: the client does not see the reply. It does see the error.
+    /// Our own, sent to the server: the client does not see the reply. It does see the error. It may also be a Bind, or an
+    /// Execute of a command that gives no rows.
     Own,
     /// The client's, not sent to the server: we give the reply.
     Given(Given),
@@ -336,6 +337,9 @@ impl Ledger {
                 }
                 match self.front() {
                     Some(Entry::Extended(_)) => self.complete_one(),
+                    Some(Entry::Marked(Mark::Own)) if tag == backend::COMMAND_COMPLETE => {
+                        return Ok(self.own_mark_done());
+                    }
                     Some(Entry::Query) => {}
                     _ => return Err(Unexpected { tag }),
                 }
@@ -354,6 +358,7 @@ impl Ledger {
             },
             backend::BIND_COMPLETE | backend::NO_DATA | backend::PORTAL_SUSPENDED => match self.front() {
                 Some(Entry::Extended(_)) => self.complete_one(),
+                Some(Entry::Marked(Mark::Own)) if tag == backend::BIND_COMPLETE => return Ok(self.own_mark_done()),
                 _ => return Err(Unexpected { tag }),
             },
             backend::ERROR_RESPONSE => self.failed(),
@@ -412,6 +417,14 @@ impl Ledger {
         while matches!(self.owed.front(), Some(Entry::CopyEnd(_))) {
             self.owed.pop_front();
         }
+    }
+
+    /// A Bind or Execute of our own is done.
+    fn own_mark_done(&mut self) -> Verdict {
+        self.owed.pop_front();
+        self.skip_copy_ends();
+        self.events.push(Event::Done);
+        Verdict::Swallow
     }
 
     fn give(&mut self) {

@@ -6,10 +6,11 @@
 
 use crate::aspects::{Aspects, Pins};
 use crate::routine::Routine;
+use crate::sequences::Sequences;
 use crate::settings::{is_half, is_planning};
 use pgusher_sql::{
-    Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, OnCommit, Quick, SessionFunction, Statement,
-    Transaction, Utility, Value, Verb, Verdict,
+    Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, ObjectKind, OnCommit, Quick, SessionFunction,
+    Statement, Transaction, Utility, Value, Verb, Verdict,
 };
 use std::sync::Arc;
 
@@ -77,17 +78,15 @@ pub struct Plan {
     pub executes: Option<Box<str>>,
     /// It changes what new sessions begin with (ALTER ROLE ... SET).
     pub defaults: bool,
-    /// It reads what nextval has left in the session.
-    pub reads_sequence: bool,
-    /// It runs nextval or setval.
-    pub writes_sequence: bool,
+    /// What it does with what the backend remembers of sequences; its `functions` aside.
+    pub sequences: Sequences,
 }
 
 impl Plan {
     /// The plan of a text of which nothing is known.
     #[must_use]
     pub fn unknown() -> Self {
-        Self { doubts: Aspects::ALL, stirs: true, discards: true, ..Self::default() }
+        Self { doubts: Aspects::ALL, stirs: true, discards: true, sequences: Sequences::UNKNOWN, ..Self::default() }
     }
 
     /// The plan of this text, of which nothing is known but its bytes.
@@ -130,8 +129,11 @@ const SHORT: usize = 512;
 /// What was found out about a text.
 #[derive(Debug)]
 pub enum Read {
-    /// It leaves the session as it is.
-    Plain,
+    /// It leaves the session as it is, but for numbers that it may get from sequences.
+    Plain {
+        /// It may get such a number.
+        advances: bool,
+    },
     /// It begins a transaction, and does nothing else.
     Begin,
     /// It ends a transaction, and does nothing else.
@@ -156,7 +158,8 @@ impl Reader {
         }
         if text.len() <= SHORT {
             match self.cache.glance(text, reading.standard_strings) {
-                Quick::PlainRead | Quick::PlainWrite => return Read::Plain,
+                Quick::PlainRead => return Read::Plain { advances: false },
+                Quick::PlainWrite => return Read::Plain { advances: true },
                 Quick::Begin => return Read::Begin,
                 Quick::Commit | Quick::Rollback => return Read::End,
                 Quick::NeedsFacts => {}
@@ -164,22 +167,25 @@ impl Reader {
         }
         let verdict = self.cache.judge(text, reading.standard_strings);
         match verdict.quick {
-            Quick::PlainRead | Quick::PlainWrite => Read::Plain,
+            Quick::PlainRead => Read::Plain { advances: false },
+            Quick::PlainWrite => Read::Plain { advances: true },
             Quick::Begin => Read::Begin,
             Quick::Commit | Quick::Rollback => Read::End,
-            Quick::NeedsFacts => match plan_of(&verdict, text) {
-                Some(plan) => Read::Plan(Arc::new(plan)),
-                None => Read::Plain,
-            },
+            Quick::NeedsFacts => plan_of(&verdict, text),
         }
     }
 }
 
-/// The plan that follows from facts; `None` if the text does nothing to its session.
-fn plan_of(verdict: &Verdict, text: &[u8]) -> Option<Plan> {
-    let Some(Ok(facts)) = &verdict.facts else { return Some(Plan::unknown_text(text)) };
+/// The plan that follows from facts, if the text does something to its session.
+fn plan_of(verdict: &Verdict, text: &[u8]) -> Read {
+    let Some(Ok(facts)) = &verdict.facts else { return Read::Plan(Arc::new(Plan::unknown_text(text))) };
     let plan = plan_of_facts(facts);
-    (plan != Plan { steps: plan.steps.clone(), ..Plan::default() } || plan.is_awaited()).then_some(plan)
+    let advances = plan.sequences.advances;
+    let sequences = Sequences { advances, ..Sequences::NONE };
+    if plan == (Plan { steps: plan.steps.clone(), sequences, ..Plan::default() }) && !plan.is_awaited() {
+        return Read::Plain { advances };
+    }
+    Read::Plan(Arc::new(plan))
 }
 
 fn plan_of_facts(facts: &Facts) -> Plan {
@@ -236,8 +242,55 @@ fn step_of(statement: &Statement, plan: &mut Plan) -> Box<[Action]> {
     if statement.opaque && !is_block {
         // What the expressions of a definition run is not known.
         plan.doubts |= Aspects::ALL;
+        if !matches!(statement.kind, Kind::Utility(Utility::Definition)) || alters_table(statement) {
+            plan.sequences |= Sequences::UNKNOWN;
+        }
     }
+    plan.sequences.advances |= may_advance(statement);
     actions.into()
+}
+
+/// Does it change a table? That may evaluate the default of a new column for each row.
+fn alters_table(statement: &Statement) -> bool {
+    statement.effects.iter().any(|effect| {
+        matches!(effect, Effect::Definition(definition)
+            if definition.verb == Verb::Alter && definition.object == ObjectKind::Table)
+    })
+}
+
+/// May the statement get numbers from sequences that its text does not name: by columns' defaults, or by triggers?
+fn may_advance(statement: &Statement) -> bool {
+    match &statement.kind {
+        Kind::Select => !statement.reads_only,
+        Kind::Insert | Kind::Update | Kind::Delete | Kind::Merge => true,
+        Kind::Utility(utility) => match utility {
+            Utility::Copy(copy) => copy.from || !statement.reads_only,
+            Utility::Explain { analyze } => *analyze,
+            Utility::CreateTableAs | Utility::Truncate | Utility::Declare => !statement.reads_only,
+            Utility::Definition => alters_table(statement),
+            // Some of these cannot stand behind another message in a batch: nothing may be put in front of them.
+            Utility::Maintenance
+            | Utility::Transaction(_)
+            | Utility::Set
+            | Utility::Reset
+            | Utility::Constraints
+            | Utility::Show(_)
+            | Utility::Discard
+            | Utility::Prepare
+            | Utility::Execute
+            | Utility::Deallocate
+            | Utility::Fetch
+            | Utility::Move
+            | Utility::Close
+            | Utility::Listen
+            | Utility::Unlisten
+            | Utility::Notify
+            | Utility::Load
+            | Utility::Lock
+            | Utility::Do
+            | Utility::Call => false,
+        },
+    }
 }
 
 fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
@@ -265,6 +318,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.doubts |= Aspects::ALL.without(Aspects::PREPARED);
             plan.stirs = true;
             plan.executes = Some(name.clone());
+            plan.sequences |= Sequences::UNKNOWN;
         }
         Effect::Deallocate(name) => {
             plan.ends |= Aspects::PREPARED;
@@ -298,6 +352,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.stirs |= block.stirs;
             plan.placeholders = block.placeholders;
             plan.functions = block.calls;
+            plan.sequences |= block.sequences;
         }
         Effect::Temporary(temporary) => {
             plan.stirs = true;
@@ -410,13 +465,17 @@ fn function_of(function: SessionFunction, plan: &mut Plan) {
         | F::ExportSnapshot
         // Its own effect says more.
         | F::SetConfig => {}
-        F::NextValue | F::SetValue => plan.writes_sequence = true,
-        F::CurrentValue | F::LastValue => plan.reads_sequence = true,
+        F::NextValue => plan.sequences.advances = true,
+        // Not what lastval answers: what a neighbour has left may be read behind it.
+        F::SetValue => plan.sequences |= Sequences::UNKNOWN,
+        F::CurrentValue => plan.sequences.named = true,
+        F::LastValue => plan.sequences.last = true,
         F::SetSeed => plan.pins |= Pins::SEED,
         F::ReplicationOrigin | F::Backup | F::ForeignConnection => plan.pins |= Pins::EXTENSION,
         F::RunsText => {
             plan.doubts = Aspects::ALL;
             plan.stirs = true;
+            plan.sequences |= Sequences::UNKNOWN;
         }
     }
 }
@@ -443,7 +502,7 @@ mod tests {
 
     fn plan(text: &str) -> Option<Plan> {
         match Reader::new([7; 16]).read(text.as_bytes(), Reading::default()) {
-            Read::Plain | Read::Begin | Read::End => None,
+            Read::Plain { .. } | Read::Begin | Read::End => None,
             Read::Plan(plan) => Some(Plan::clone(&plan)),
         }
     }
@@ -526,11 +585,60 @@ mod tests {
     }
 
     #[test]
+    fn what_may_get_numbers_from_sequences() {
+        let sequences = |text: &str| match Reader::new([7; 16]).read(text.as_bytes(), Reading::default()) {
+            Read::Plain { advances } => Sequences { advances, ..Sequences::NONE },
+            Read::Begin | Read::End => Sequences::NONE,
+            Read::Plan(plan) => plan.sequences,
+        };
+        for text in [
+            "insert into t values (1)",
+            "with x as (insert into t values (1) returning a) select * from x",
+            "copy t from stdin",
+            "merge into t using s on a = b when not matched then insert values (1)",
+            "select nextval('s')",
+            "explain analyze insert into t values (1)",
+            "create table u as select * from t",
+        ] {
+            assert_eq!(sequences(text), Sequences::ADVANCES, "{text}");
+        }
+        for text in [
+            "select 1",
+            "begin",
+            "fetch all from c",
+            "copy t to stdout",
+            "listen a",
+            "set a.b = 'c'",
+            "lock table t",
+            "vacuum",
+            "create index concurrently i on t (lower(a))",
+            "create database d",
+        ] {
+            assert_eq!(sequences(text), Sequences::NONE, "{text}");
+        }
+        assert!(sequences("select currval('s')").named && !sequences("select currval('s')").may_advance());
+        assert!(sequences("select lastval()").last && !sequences("select lastval()").named);
+        let both = sequences("insert into t values (1); select lastval()");
+        assert!(both.last && both.advances && !both.unknown);
+        for text in [
+            "complete nonsense",
+            "select setval('s', 1)",
+            "execute p",
+            "select query_to_xml('select 1', true, true, '')",
+        ] {
+            assert!(sequences(text).unknown, "{text}");
+        }
+        assert!(sequences("do $$ begin perform nextval('s'); end $$").advances);
+        assert!(sequences("do $$ begin insert into t values (1); end $$").advances);
+        assert!(sequences("do $$ begin perform lastval(); end $$").reads());
+    }
+
+    #[test]
     fn bytes_that_only_look_like_ascii() {
         let reading = Reading { ascii_apart: false, ..Reading::default() };
         let mut reader = Reader::new([7; 16]);
         assert!(matches!(reader.read(b"select '\x83\x5c'", reading), Read::Plan(plan) if plan.doubts == Aspects::ALL));
-        assert!(matches!(reader.read(b"select 'a'", reading), Read::Plain));
+        assert!(matches!(reader.read(b"select 'a'", reading), Read::Plain { advances: false }));
         let plan = Plan::unknown_text(b"set app.kanji = '\x83\x5c'; select t.a, 1.5, .x");
         assert_eq!(*plan.placeholders, ["app.kanji".into(), "t.a".into()]);
     }

@@ -2,6 +2,7 @@
 
 use crate::aspects::{Aspects, Pins};
 use crate::audit::FunctionDefinition;
+use crate::sequences::Sequences;
 use pgusher_sql::body::{self, BodyFacts, Definition};
 
 /// What calling a function means. Of several functions with one name, what any of them means.
@@ -17,6 +18,8 @@ pub struct Routine {
     pub definition: bool,
     /// Settings with these names may be made.
     pub placeholders: Box<[Box<str>]>,
+    /// What it does itself with what the backend remembers of sequences.
+    pub sequences: Sequences,
     /// Functions that it calls.
     pub calls: Box<[Box<str>]>,
 }
@@ -50,6 +53,7 @@ impl Routine {
     fn doubt(&mut self) {
         self.doubts = Aspects::ALL;
         self.stirs = true;
+        self.sequences |= Sequences::UNKNOWN;
     }
 
     fn add(&mut self, facts: &BodyFacts) {
@@ -72,13 +76,17 @@ impl Routine {
             (facts.load, Pins::LIBRARY),
             (facts.seed, Pins::SEED),
             (facts.foreign, Pins::EXTENSION),
-            (facts.sequence_reads, Pins::SEQUENCE),
         ];
         for (_, pin) in pins.iter().filter(|(may, _)| *may) {
             self.pins |= *pin;
         }
         self.stirs |= facts.settings || facts.local || facts.temporary || facts.definition || facts.prepared;
         self.definition |= facts.definition;
+        self.sequences |= Sequences {
+            named: facts.sequence_reads,
+            advances: facts.sequence_writes || facts.writes || facts.definition,
+            ..Sequences::NONE
+        };
         if facts.settings {
             self.placeholders = union(&self.placeholders, &facts.placeholders);
         }
@@ -112,7 +120,8 @@ mod tests {
     fn all_functions_of_a_name_count() {
         assert_eq!(Routine::of([].iter()), Routine::default());
         let plain = definition("plpgsql", "begin update t set a = 1; return new; end");
-        assert_eq!(Routine::of([plain.clone()].iter()), Routine::default());
+        let writes = Routine { sequences: Sequences::ADVANCES, ..Routine::default() };
+        assert_eq!(Routine::of([plain.clone()].iter()), writes);
         let sets = definition("plpgsql", "begin perform set_config('app.tenant', '1', false); end");
         let both = Routine::of([plain, sets].iter());
         assert_eq!(both.doubts, Aspects::SETTINGS);

@@ -28,6 +28,8 @@ pub const OUT_OF_MEMORY: &str = "53200";
 pub const TOO_MANY_CONNECTIONS: &str = "53300";
 /// `54000` program_limit_exceeded.
 pub const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
+/// `55000` object_not_in_prerequisite_state.
+pub const OBJECT_NOT_IN_PREREQUISITE_STATE: &str = "55000";
 /// `57014` query_canceled.
 pub const QUERY_CANCELED: &str = "57014";
 /// `57P01` admin_shutdown.

@@ -34,6 +34,16 @@ pub enum StatementReuse {
     CustomPlans,
 }
 
+/// From when on clients that get numbers from sequences keep their physical connection, for currval and lastval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SequenceMode {
+    /// From when a client of the pool was seen to read in a later transaction.
+    Learn,
+    /// From the start.
+    Pin,
+}
+
 /// How clients prove their identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]

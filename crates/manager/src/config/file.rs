@@ -1,6 +1,6 @@
 //! The TOML file as it is written.
 
-use super::{AuthMethod, PoolMode, StatementReuse, Timeouts};
+use super::{AuthMethod, PoolMode, SequenceMode, StatementReuse, Timeouts};
 use crate::tls::ClientTlsOptions;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -24,6 +24,7 @@ pub(super) struct File {
     pub(super) max_pinned: Option<usize>,
     pub(super) pool_mode: Option<PoolMode>,
     pub(super) scatter: Option<bool>,
+    pub(super) sequences: Option<SequenceMode>,
     pub(super) statement_reuse: Option<StatementReuse>,
     pub(super) statements_per_server: Option<usize>,
     pub(super) max_clients: Option<usize>,

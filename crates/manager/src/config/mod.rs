@@ -8,7 +8,7 @@ mod file;
 mod server;
 mod timeouts;
 
-pub use choices::{AuthMethod, Listen, PoolMode, StatementReuse};
+pub use choices::{AuthMethod, Listen, PoolMode, SequenceMode, StatementReuse};
 pub use server::Server;
 pub use timeouts::Timeouts;
 
@@ -90,6 +90,8 @@ pub struct Config {
     pub pool_mode: PoolMode,
     /// Each transaction gets another physical connection, chosen at random. For tests.
     pub scatter: bool,
+    /// From when on clients that get numbers from sequences keep their physical connection.
+    pub sequences: SequenceMode,
     /// Which statements servers keep for later.
     pub statement_reuse: StatementReuse,
     /// Prepared statements that a server keeps, about.
@@ -206,6 +208,7 @@ impl Config {
             workers,
             pool_size,
             min_pool_size,
+            sequences: file.sequences.unwrap_or(SequenceMode::Learn),
             statement_reuse: file.statement_reuse.unwrap_or(StatementReuse::On),
             statements_per_server: file.statements_per_server.unwrap_or(500).max(1),
             pool_mode: overrides.pool_mode.or(file.pool_mode).unwrap_or(PoolMode::Transaction),

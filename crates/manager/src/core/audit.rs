@@ -267,6 +267,7 @@ fn adopt(
     for name in &audit.functions {
         if let Some(routine) = server.pool.routine(name) {
             client.pins |= routine.pins;
+            super::sequences::function_known(&mut client.pins, server, &routine);
             server.changed_catalog |= routine.definition;
         }
     }

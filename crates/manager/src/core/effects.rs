@@ -7,7 +7,9 @@
 use super::Core;
 use super::client::Client;
 use super::listening::{self, Ears};
+use super::sequences;
 use super::server::Server;
+use super::statements::Edit;
 use pgusher_session::live::{self, Live, Track};
 use pgusher_session::plan::{Action, Plan, Read, Reading};
 use pgusher_session::statements::Library;
@@ -219,16 +221,22 @@ impl Core {
     }
 
     /// A FunctionCall is about to be sent.
-    pub(super) fn function_call_seen(&mut self, client: u32, server: u32, head: &Head<'_>) {
+    pub(super) fn function_call_seen(&mut self, client: u32, server: u32, head: &Head<'_>) -> Edit {
         let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
-            return;
+            return Edit::Keep;
         };
+        let mut edit = Edit::Keep;
         let number = head.body.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes));
         if !s.ledger.is_discarding() && !number.is_some_and(|n| LARGE_OBJECTS.contains(&n) || n == 3172) {
+            edit = sequences::before_call(&mut c.pins, s, head, &mut self.patch);
+            if edit == Edit::Wait {
+                return edit;
+            }
             note_unknown(c, s);
         }
         s.sent_steps = 0;
         s.ledger.sent(head.tag);
+        edit
     }
 
     /// A statement has completed, or a portal has given a part of its rows.
@@ -318,7 +326,8 @@ impl Core {
         let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(slot as usize)) else {
             return true;
         };
-        let (Some(began), Some(wanted)) = (c.began.as_ref().filter(|began| !began.is_empty()).cloned(), c.settings.clone())
+        let (Some(began), Some(wanted)) =
+            (c.began.as_ref().filter(|began| !began.is_empty()).cloned(), c.settings.clone())
         else {
             return true;
         };
@@ -407,8 +416,11 @@ fn act(client: &mut Client, server: &mut Server, action: &Action, interner: &pgu
         return;
     };
     match action {
-        Action::DiscardSequences => client.pins = client.pins.without(Pins::SEQUENCE),
-        Action::DiscardAll => client.pins = client.pins.without(Pins::SEQUENCE.union(Pins::SETTING)),
+        Action::DiscardSequences => sequences::discarded(&mut client.pins, server),
+        Action::DiscardAll => {
+            client.pins = client.pins.without(Pins::SETTING);
+            sequences::discarded(&mut client.pins, server);
+        }
         Action::Set { name, .. } | Action::Local { name, .. } => server.leaves(name),
         _ => {}
     }

@@ -222,7 +222,7 @@ impl Core {
         let due = !head.is_complete() || memchr::memmem::find(text, b"pg_listening_channels").is_some() || {
             match effects::read(&mut self.library, c, s, text) {
                 Read::Plan(plan) => may_change(s, &plan),
-                Read::Plain | Read::Begin | Read::End => false,
+                Read::Plain { advances: _ } | Read::Begin | Read::End => false,
             }
         };
         let Some(ears) = c.ears().filter(|ears| due && !ears.listening.channels().is_empty()) else { return false };

@@ -32,6 +32,7 @@ mod login;
 mod own;
 mod relay;
 mod seat;
+mod sequences;
 mod server;
 mod server_login;
 mod statements;

@@ -167,10 +167,7 @@ impl Core {
                     self.execute_seen(slot, server, &head);
                     Edit::Keep
                 }
-                frontend::FUNCTION_CALL if self.shares => {
-                    self.function_call_seen(slot, server, &head);
-                    Edit::Keep
-                }
+                frontend::FUNCTION_CALL if self.shares => self.function_call_seen(slot, server, &head),
                 frontend::TERMINATE => {
                     self.forward(ConnId::Server(server), source, buf, run..head.start, composed);
                     return self.drop_client(slot);
@@ -492,6 +489,7 @@ impl Core {
                 s.farewell = true;
             }
         }
+        self.sequence_undefined(slot, &fields);
         let ours = match fields.sqlstate() {
             // "cached plan must not change result type"
             Some("0A000") => fields.text(b'R').is_some_and(|routine| routine == "RevalidateCachedQuery"),

@@ -385,6 +385,7 @@ impl Core {
         let Some(s) = self.servers.get_mut(slot as usize) else {
             return;
         };
+        s.sequences = super::sequences::Memory::default();
         let lifetime = self.shared.config.timeouts.server_lifetime();
         if self.draining
             || self.now.since(s.opened) > lifetime

@@ -4,6 +4,7 @@ use super::Core;
 use super::audit::Audit;
 use super::effects::Flight;
 use super::io::{ConnId, Output};
+use super::sequences::Memory;
 use super::server_login::LoginState;
 use crate::config::StatementReuse;
 use crate::shared::{PoolEntry, ServerAddress, Welcome};
@@ -126,6 +127,8 @@ pub struct Server {
     pub(super) has_channels: bool,
     /// Clients that do not listen have used it: what they have notified may still be on its way.
     pub(super) unheard: bool,
+    /// What it remembers of sequences.
+    pub(super) sequences: Memory,
 }
 
 impl Server {
@@ -210,6 +213,7 @@ impl Core {
             listens: false,
             has_channels: false,
             unheard: false,
+            sequences: Memory::default(),
         });
         let conn = ConnId::Server(slot as u32);
         let encryption = self.shared.config.server.tls.first(&address);

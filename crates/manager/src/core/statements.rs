@@ -8,10 +8,11 @@
 use super::Core;
 use super::client::Client;
 use super::effects;
+use super::sequences;
 use super::server::Server;
 use pgusher_session::ledger::{Event, Given, Mark};
 use pgusher_session::plan::{Plan, Read, Reading};
-use pgusher_session::statements::{Change, Key, Library, Own, Placed, Presence, Statement, Unnamed};
+use pgusher_session::statements::{Change, Key, Library, Note, Own, Placed, Presence, Statement, Unnamed};
 use pgusher_session::{Aspects, Pins};
 use pgusher_wire::frontend::{self, Target};
 use pgusher_wire::scan::Head;
@@ -54,6 +55,8 @@ struct Desk<'a> {
     reading: Option<Reading>,
     /// What the statement does that was bound.
     bound: Bound,
+    /// Why the client keeps its server.
+    pins: &'a mut Pins,
 }
 
 /// What is known of a statement that was bound.
@@ -112,6 +115,7 @@ impl Core {
             version,
             reading,
             bound: Bound::Plain,
+            pins: &mut c.pins,
         };
         match head.tag {
             frontend::PARSE => match desk.parse(head) {
@@ -185,8 +189,20 @@ impl Core {
                 }
             }
         };
+        let edit = match edit {
+            Edit::Keep => match sequences::before_query(&mut c.pins, s, &read, head, &mut self.patch) {
+                Edit::Wait => return Edit::Wait,
+                Edit::Replace(n) if n > 0 => {
+                    s.sent_steps = 0;
+                    s.ledger.sent(head.tag);
+                    return Edit::Replace(n);
+                }
+                edit => edit,
+            },
+            edit => edit,
+        };
         match read {
-            Read::Plain | Read::Begin => {}
+            Read::Plain { .. } | Read::Begin => {}
             Read::End if c.track().is_some() => effects::note_end(s),
             Read::End => {}
             Read::Plan(plan) => effects::note(c, s, &plan),
@@ -201,7 +217,7 @@ impl Core {
         let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
             return;
         };
-        let mut undone = Vec::new();
+        let mut undone: Vec<(Note, bool)> = Vec::new();
         for event in s.ledger.events().drain(..) {
             let done = matches!(event, Event::Done | Event::Give(_));
             let Some(note) = s.shelf.settle(done) else { continue };
@@ -216,6 +232,9 @@ impl Core {
         let mut nobody = Own::default();
         let own = c.own.as_deref_mut().unwrap_or(&mut nobody);
         while let Some((note, failed)) = undone.pop() {
+            if matches!(note.placed, Placed::Sequences) {
+                s.sequences.own = false;
+            }
             s.shelf.take_back(note, failed, own);
         }
     }
@@ -338,7 +357,6 @@ impl Desk<'_> {
             return Edit::Wait;
         }
         let found = self.resolve(name);
-        self.server.ledger.sent(head.tag);
         let statement = match (&self.own.unnamed, name) {
             (Unnamed::Statement(statement), b"") => Some(statement),
             _ => self.own.get(name),
@@ -352,6 +370,15 @@ impl Desk<'_> {
             None if name.is_empty() => Bound::Plain,
             None => Bound::Elsewhere,
         };
+        let bind = match statement.map(|statement| &**statement) {
+            Some(Statement { plan: Some(plan), .. }) => sequences::Bind::Plan(plan),
+            Some(statement) if statement.advances => sequences::Bind::Advances,
+            Some(_) => sequences::Bind::Nothing,
+            None if name.is_empty() && matches!(self.own.unnamed, Unnamed::None) => sequences::Bind::Nothing,
+            None => sequences::Bind::Unknown,
+        };
+        sequences::before_bind(self.pins, self.server, &bind, self.patch);
+        self.server.ledger.sent(head.tag);
         let Some(key) = found else { return Edit::Replace(0) };
         let new = key.name();
         let length = 4 + head.body_len - name.len() + new.len();

@@ -18,6 +18,13 @@ pub struct Library {
     private: u64,
 }
 
+/// What was read in a text, as a [`Statement`] says it.
+struct Gist {
+    plan: Option<Arc<Plan>>,
+    ends: bool,
+    advances: bool,
+}
+
 /// Texts that a library keeps, at most, and their bytes.
 const MAX_KNOWN: usize = 20_000;
 const MAX_KNOWN_BYTES: usize = 32 << 20;
@@ -50,7 +57,7 @@ impl Library {
         if let (Some(Some(statement)), true) = (self.known.get(&key), usual) {
             return (statement.clone(), true);
         }
-        let (plan, ends) = self.plan(tail, reading);
+        let Gist { plan, ends, advances } = self.gist(tail, reading);
         if !usual || is_of_its_moment(tail) {
             // Its constants are read when it is parsed: another one's are too old. Or the text means something else elsewhere.
             self.private += 1;
@@ -58,9 +65,9 @@ impl Library {
             hasher.write_u128(key.0);
             hasher.write_u64(self.private);
             let key = Key(hasher.finish128().as_u128());
-            return (Arc::new(Statement { key, tail: tail.into(), plan, ends }), false);
+            return (Arc::new(Statement { key, tail: tail.into(), plan, ends, advances }), false);
         }
-        let statement = Arc::new(Statement { key, tail: tail.into(), plan, ends });
+        let statement = Arc::new(Statement { key, tail: tail.into(), plan, ends, advances });
         // A text that comes only once, because it holds constants, is not kept; only its hash is.
         let seen = self.known.contains_key(&key);
         self.known.insert(key, seen.then(|| statement.clone()));
@@ -71,13 +78,15 @@ impl Library {
         (statement, seen)
     }
 
-    fn plan(&mut self, tail: &[u8], reading: Option<Reading>) -> (Option<Arc<Plan>>, bool) {
+    fn gist(&mut self, tail: &[u8], reading: Option<Reading>) -> Gist {
         let text = tail.split(|b| *b == 0).next().unwrap_or_default();
+        let plain = |ends, advances| Gist { plan: None, ends, advances };
         match reading.map(|reading| self.reader.read(text, reading)) {
-            Some(Read::Plain | Read::Begin) => (None, false),
-            Some(Read::End) => (None, true),
-            Some(Read::Plan(plan)) => (Some(plan), false),
-            None => (Some(Arc::new(Plan::unknown())), false),
+            Some(Read::Plain { advances }) => plain(false, advances),
+            Some(Read::Begin) => plain(false, false),
+            Some(Read::End) => plain(true, false),
+            Some(Read::Plan(plan)) => Gist { plan: Some(plan), ends: false, advances: false },
+            None => Gist { plan: Some(Arc::new(Plan::unknown())), ends: false, advances: false },
         }
     }
 

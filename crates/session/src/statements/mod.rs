@@ -54,4 +54,6 @@ pub struct Statement {
     pub plan: Option<Arc<Plan>>,
     /// It ends a transaction, and does nothing else.
     pub ends: bool,
+    /// It may get numbers from sequences; its plan says more, if it has one.
+    pub advances: bool,
 }

@@ -15,6 +15,8 @@ pub enum Placed {
     Removed(Key, Slot),
     /// The unnamed statement was replaced or removed.
     Unnamed,
+    /// What the server remembers of sequences was discarded.
+    Sequences,
 }
 
 /// What a mark in the ledger stands for.
@@ -171,7 +173,7 @@ impl Shelf {
     pub fn is_unsettled(&self, key: Key) -> bool {
         self.notes.iter().filter(|n| n.batch != self.batch).any(|n| match n.placed {
             Placed::Put(other) | Placed::Removed(other, _) => other == key,
-            Placed::Nothing | Placed::Unnamed => false,
+            Placed::Nothing | Placed::Unnamed | Placed::Sequences => false,
         })
     }
 
@@ -205,7 +207,8 @@ impl Shelf {
     /// notes first.
     pub fn take_back(&mut self, note: Note, failed: bool, own: &mut Own) {
         match note.placed {
-            Placed::Nothing => {}
+            // The caller has to know that it was not.
+            Placed::Nothing | Placed::Sequences => {}
             // An older one may be here, if its removal was taken back as well: to be closed before it is put here again. A
             // later batch may have put it here already, its own note says what became of that.
             Placed::Put(key) => {

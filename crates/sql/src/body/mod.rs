@@ -70,6 +70,8 @@ pub struct BodyFacts {
     pub sequence_reads: bool,
     /// Changes what `currval` and `lastval` answer: `nextval`, `setval`.
     pub sequence_writes: bool,
+    /// May write tables: INSERT, UPDATE, DELETE, MERGE, COPY stand in it. Not a doubt about the session by itself.
+    pub writes: bool,
     /// `setseed`.
     pub seed: bool,
     /// CREATE, ALTER, DROP, GRANT and the like.

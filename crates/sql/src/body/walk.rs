@@ -138,6 +138,7 @@ impl<'t> Pass<'t, '_> {
                 self.found.facts.prepared = true;
                 self.found.unknown_text();
             }
+            "insert" | "update" | "delete" | "merge" | "copy" => self.found.facts.writes = true,
             "hold" if before == Some("with") => self.found.facts.cursors = true,
             "temp" | "temporary" => {
                 // SELECT ... INTO TEMP; in plpgsql a variable stands there.
