@@ -270,11 +270,11 @@ impl Core {
         if let Some(settings) = &c.settings {
             s.settings = settings.clone();
         }
-        if c.cancelled {
+        s.state = ServerState::Seated { client };
+        if std::mem::take(&mut c.cancelled) && !c.keeps_server() && c.doubts.is_empty() && s.ledger.is_clean() {
             self.release_server(server);
             return self.refuse_statement(client);
         }
-        s.state = ServerState::Seated { client };
         self.resume_client(client);
     }
 
@@ -321,6 +321,8 @@ impl Core {
         c.state = State::Idle;
         if let Some(more) = c.more.as_mut() {
             more.portals.clear();
+            more.rebound = false;
+            more.old_portals = false;
         }
         if !s.litter.is_empty() {
             // A cancel request under way would meet the tidying, or the client after it.
@@ -473,7 +475,9 @@ impl Core {
         s.tainted |= discard;
         if matches!(s.state, ServerState::Auditing { .. }) && !s.ledger.is_quiet() && s.cancels == 0 && !self.draining {
             // The answer concerns nobody any more.
-            s.held = s.audit.take().map(|audit| audit.bytes).unwrap_or_default();
+            if let Some(audit) = s.audit.take() {
+                (s.held, s.leftovers) = (audit.bytes, audit.leftovers);
+            }
             if s.held.len() > MAX_HELD / 2 {
                 return self.close_server(slot);
             }
@@ -547,6 +551,8 @@ impl Core {
         if s.error.take().is_some() || !s.ledger.is_clean() {
             return self.close_server(slot);
         }
+        s.done_steps = 0;
+        s.defining = false;
         match step {
             Reset::Rollback { discard: true } => self.reset(slot, Reset::Discard, b"DISCARD ALL"),
             Reset::Rollback { discard: false } => {

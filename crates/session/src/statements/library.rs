@@ -77,7 +77,7 @@ impl Library {
             Some(Read::Plain | Read::Begin) => (None, false),
             Some(Read::End) => (None, true),
             Some(Read::Plan(plan)) => (Some(plan), false),
-            None => (Some(Arc::new(Plan::unknown())), false),
+            None => (Some(Arc::new(Plan::unknown_text(text))), false),
         }
     }
 
