@@ -121,6 +121,12 @@ impl Pins {
         self.0 == 0
     }
 
+    /// Those that a statement may leave behind though it fails.
+    #[must_use]
+    pub const fn lasting_errors(self) -> Self {
+        Self(self.0 & Self::FOR_GOOD.0)
+    }
+
     /// Is one of `other` in it?
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {

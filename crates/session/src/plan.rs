@@ -78,6 +78,8 @@ pub struct Plan {
     pub executes: Option<Box<str>>,
     /// It changes what new sessions begin with (ALTER ROLE ... SET).
     pub defaults: bool,
+    /// It may define functions.
+    pub defines: bool,
     /// What it does with what the backend remembers of sequences; its `functions` aside.
     pub sequences: Sequences,
 }
@@ -86,7 +88,14 @@ impl Plan {
     /// The plan of a text of which nothing is known.
     #[must_use]
     pub fn unknown() -> Self {
-        Self { doubts: Aspects::ALL, stirs: true, discards: true, sequences: Sequences::UNKNOWN, ..Self::default() }
+        Self {
+            doubts: Aspects::ALL,
+            stirs: true,
+            discards: true,
+            defines: true,
+            sequences: Sequences::UNKNOWN,
+            ..Self::default()
+        }
     }
 
     /// The plan of this text, of which nothing is known but its bytes.
@@ -366,7 +375,10 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
                 plan.stirs = true;
             }
             Verb::Defaults => plan.defaults = true,
-            Verb::Create | Verb::Alter => plan.stirs = true,
+            Verb::Create | Verb::Alter => {
+                plan.stirs = true;
+                plan.defines = true;
+            }
             Verb::Describe => {}
         },
         Effect::SettingsView => {
@@ -482,7 +494,8 @@ fn function_of(function: SessionFunction, plan: &mut Plan) {
 
 /// Names with a dot in them: a setting of the user's own may be among them.
 fn dotted_names(text: &[u8]) -> Box<[Box<str>]> {
-    const MOST: usize = 64;
+    // More than a session may leave open: then it keeps its connection.
+    const MOST: usize = 300;
     let mut names: Vec<Box<str>> = Vec::new();
     for word in text.split(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'.'))) {
         let begins = word.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_');

@@ -30,6 +30,9 @@ impl Routine {
     pub fn of<'a>(definitions: impl Iterator<Item = &'a FunctionDefinition>) -> Self {
         let mut routine = Self::default();
         for definition in definitions {
+            if definition.kind == 'p' && definition.body.as_deref().is_some_and(ends_transactions) {
+                routine.doubts |= Aspects::SETTINGS;
+            }
             match definition.body.as_deref() {
                 // A body that the server keeps parsed only cannot be read here.
                 Some("") if definition.language == "sql" => routine.doubt(),
@@ -47,6 +50,9 @@ impl Routine {
     pub fn of_block(language: &str, body: &str) -> Self {
         let mut routine = Self::default();
         routine.add(&body::facts_of_do(language, body));
+        if ends_transactions(body) {
+            routine.doubts |= Aspects::SETTINGS;
+        }
         routine
     }
 
@@ -92,6 +98,13 @@ impl Routine {
         }
         self.calls = union(&self.calls, &facts.calls);
     }
+}
+
+/// May a procedure with this body end the transaction that has called it? What was set before in the same batch is kept or undone
+/// then, and no reply says so.
+fn ends_transactions(body: &str) -> bool {
+    let body = body.to_ascii_lowercase();
+    body.contains("commit") || body.contains("rollback")
 }
 
 fn union(one: &[Box<str>], other: &[Box<str>]) -> Box<[Box<str>]> {

@@ -185,8 +185,8 @@ impl Settings {
     /// The statements that turn a connection with the settings `from` into one with the settings `self`; empty if they are
     /// equal.
     ///
-    /// `set_config` and not SET: it takes a value as a startup packet does, also for lists like `search_path`. Roles are left
-    /// first and taken last, because what a role may set is its own matter.
+    /// SET and not `set_config` where it can be: it needs no plan, no snapshot, and has no rows to send. Roles are left first and
+    /// taken last, because what a role may set is its own matter.
     pub fn replay(&self, from: &Self) -> String {
         let mut sql = String::new();
         if self == from {
@@ -209,18 +209,8 @@ impl Settings {
         }
         let plain = self.iter().filter(|(name, value)| !is_role(name) && from.get(name) != Some(value));
         let roles = [AUTHORIZATION, ROLE].into_iter().filter_map(|name| Some((name, self.get(name)?)));
-        let mut changed = plain.chain(roles).peekable();
-        if changed.peek().is_some() {
-            let mut separator = "SELECT ";
-            for (name, value) in changed {
-                sql.push_str(separator);
-                sql.push_str("pg_catalog.set_config(");
-                push_literal(&mut sql, name);
-                sql.push(',');
-                push_literal(&mut sql, value);
-                sql.push_str(",false)");
-                separator = ",";
-            }
+        for (name, value) in plain.chain(roles) {
+            push_set(&mut sql, name, value);
         }
         sql
     }
@@ -368,7 +358,28 @@ fn planning(values: &[(Box<str>, Box<str>)]) -> u64 {
     if any { hasher.finish() } else { 0 }
 }
 
-/// A setting's name in RESET: each part quoted, because the parts of a placeholder's name may be any identifier.
+/// A statement that gives a setting this value, as `set_config` takes it.
+fn push_set(sql: &mut String, name: &str, value: &str) {
+    let list = if value.is_ascii() && !value.is_empty() { pgusher_sql::list_literals(name, value) } else { None };
+    if !value.is_ascii() || (value.is_empty() && pgusher_sql::list_literals(name, value).is_some()) {
+        sql.push_str("SELECT pg_catalog.set_config(");
+        push_literal(sql, name);
+        sql.push(',');
+        push_literal(sql, value);
+        sql.push_str(",false);");
+        return;
+    }
+    sql.push_str("SET ");
+    push_name(sql, name);
+    sql.push_str(" TO ");
+    match list {
+        Some(list) => sql.push_str(&list),
+        None => push_literal(sql, value),
+    }
+    sql.push(';');
+}
+
+/// A setting's name in SET and RESET: each part quoted, because the parts of a placeholder's name may be any identifier.
 fn push_name(sql: &mut String, name: &str) {
     for (i, part) in name.split('.').enumerate() {
         if i > 0 {
@@ -530,16 +541,15 @@ mod tests {
     fn replay_changes_only_what_differs() {
         let a = set(&[("a", "1"), ("b", "x"), ("app.c", "q")]);
         let b = set(&[("A", "1"), ("b", "it's\\"), ("d", "")]);
+        assert_eq!(b.replay(&a), "RESET \"app\".\"c\";SET \"b\" TO E'it''s\\\\';SET \"d\" TO '';");
         assert_eq!(
-            b.replay(&a),
-            "RESET \"app\".\"c\";SELECT pg_catalog.set_config('b',E'it''s\\\\',false),pg_catalog.set_config('d','',false)"
+            set(&[("a", "\u{e9}")]).replay(&set(&[])),
+            "SELECT pg_catalog.set_config('a',E'\\U000000e9',false);"
         );
-        assert_eq!(set(&[("a", "\u{e9}")]).replay(&set(&[])), "SELECT pg_catalog.set_config('a',E'\\U000000e9',false)");
         let role = set(&[("role", "r"), ("work_mem", "1MB")]);
         assert_eq!(
             role.replay(&set(&[("session_authorization", "s"), ("role", "q"), ("work_mem", "2MB")])),
-            "RESET SESSION AUTHORIZATION;RESET ROLE;\
-             SELECT pg_catalog.set_config('work_mem','1MB',false),pg_catalog.set_config('role','r',false)"
+            "RESET SESSION AUTHORIZATION;RESET ROLE;SET \"work_mem\" TO '1MB';SET \"role\" TO 'r';"
         );
         assert!(!role.replays_surely(&set(&[])) && !set(&[]).replays_surely(&role));
         assert!(a.replays_surely(&set(&[("a", "1")])) && !a.replays_surely(&set(&[])));
@@ -550,10 +560,16 @@ mod tests {
         let iso = set(&[("DateStyle", "ISO")]);
         assert_eq!(
             iso.replay(&set(&[("datestyle", "German, DMY")])),
-            "RESET \"datestyle\";SELECT pg_catalog.set_config('datestyle','ISO',false)"
+            "RESET \"datestyle\";SET \"datestyle\" TO 'ISO';"
         );
         assert!(is_half("DateStyle", "ymd") && is_half("datestyle", "ISO") && is_half("datestyle", "default"));
         assert!(!is_half("datestyle", "iso, european") && !is_half("timezone", "UTC"));
+        let path = set(&[("search_path", "a, \"$user\", \"B c\"")]);
+        assert_eq!(path.replay(&set(&[])), "SET \"search_path\" TO 'a', '$user', 'B c';");
+        assert_eq!(
+            set(&[("search_path", "")]).replay(&set(&[])),
+            "SELECT pg_catalog.set_config('search_path','',false);"
+        );
         assert_eq!(a.replay(&a), "");
         assert_eq!(set(&[]).replay(&a), "RESET \"a\";RESET \"app\".\"c\";RESET \"b\";");
     }

@@ -13,11 +13,15 @@ use pgusher_session::routine::Routine;
 use pgusher_session::settings::{Interned, Settings};
 use pgusher_session::{Aspects, Pins};
 use pgusher_wire::{Frame, TxStatus, backend, frontend};
+use std::collections::HashSet;
 
 /// Functions call others, whose bodies are asked for in turn, so often.
-const MAX_ROUNDS: u8 = 8;
+const MAX_ROUNDS: u8 = 64;
 /// The question is repeated so often if it fails: a cancel request or a timeout may have met it.
 const MAX_TRIES: u8 = 3;
+
+/// A limit in time that may end the question.
+const TIMEOUT: &str = "statement_timeout";
 
 /// A question that is under way.
 #[derive(Debug)]
@@ -25,15 +29,21 @@ pub(super) struct Audit {
     aspects: Aspects,
     functions: Vec<Box<str>>,
     placeholders: Vec<Box<str>>,
-    leftovers: Vec<Box<str>>,
+    pub(super) leftovers: Vec<Box<str>>,
     /// Of the catalogs when it was asked.
     version: u32,
     answer: Answer,
     /// The part of the reply that cannot be read yet.
     pub(super) bytes: Vec<u8>,
     failed: bool,
+    /// The session's limit in time was lifted for it.
+    eased: bool,
     tries: u8,
     rounds: u8,
+    /// Functions that were asked for in earlier rounds.
+    asked: Vec<Box<str>>,
+    /// Functions for later rounds, because their definitions are too large for one answer.
+    later: Vec<Box<str>>,
 }
 
 impl Core {
@@ -54,6 +64,13 @@ impl Core {
             functions = std::mem::take(&mut more.functions);
             placeholders = std::mem::take(&mut more.placeholders);
         }
+        // The settings that it began with are not those that are found.
+        let _ = c.more();
+        for name in &s.leftovers {
+            if !placeholders.contains(name) {
+                placeholders.push(name.clone());
+            }
+        }
         let mut aspects = c.doubts;
         if !functions.is_empty() {
             aspects |= Aspects::FUNCTIONS;
@@ -67,8 +84,11 @@ impl Core {
             answer: Answer::default(),
             bytes: Vec::new(),
             failed: false,
+            eased: false,
             tries: 0,
             rounds: 0,
+            asked: Vec::new(),
+            later: Vec::new(),
         }));
         s.state = ServerState::Auditing { client };
         self.out.push_back(Output::Pause(ConnId::Client(client)));
@@ -88,7 +108,12 @@ impl Core {
         let sql = inquiry(audit, known, &s.pool.user).sql();
         s.shelf.set_unnamed(None);
         s.ledger.sent(frontend::QUERY);
-        let mut out = Vec::with_capacity(sql.len() + 6);
+        let mut out = Vec::with_capacity(sql.len() + 64);
+        if audit.tries > 1 && !audit.eased {
+            audit.eased = true;
+            s.ledger.sent(frontend::QUERY);
+            frontend::write_query(&mut out, b"SET statement_timeout=0");
+        }
         frontend::write_query(&mut out, sql.as_bytes());
         self.send(ConnId::Server(server), out);
     }
@@ -152,7 +177,10 @@ impl Core {
             }
         }
         let rest = rest.to_vec();
-        if let Some(audit) = self.servers.get_mut(slot as usize).and_then(|s| s.audit.as_mut()) {
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        if let Some(audit) = s.audit.as_mut() {
             audit.bytes = rest;
         }
     }
@@ -164,7 +192,18 @@ impl Core {
         };
         s.done_steps = 0;
         let (Some(known), Some(mut audit)) = (c.settings.clone(), s.audit.take()) else { return };
+        if audit.eased {
+            if let Ok(settings) = s.settings.with(TIMEOUT, "0") {
+                s.settings = self.shared.interner.intern(settings);
+            }
+        }
         if audit.failed {
+            if audit.functions.len() > 1 {
+                // The answer may have been too large.
+                let half = audit.functions.len() / 2;
+                audit.later.extend(audit.functions.drain(half..));
+                audit.tries = 0;
+            }
             if audit.tries < MAX_TRIES {
                 s.audit = Some(audit);
                 return self.ask(client, server);
@@ -172,12 +211,15 @@ impl Core {
             // Whatever it is, it stays with the client.
             tracing::warn!("a physical connection could not be asked what its client has done; the client keeps it");
             c.pins |= Pins::SETTING;
-            s.leftovers = audit.leftovers;
+            s.held = std::mem::take(&mut audit.bytes);
+            put_back(s, audit.leftovers);
             return self.audited(client, server);
         }
         let answer = std::mem::take(&mut audit.answer);
         let findings = answer.finish(&inquiry(&audit, &known, &s.pool.user));
-        let (functions, placeholders) = learn(s, &audit, &findings);
+        s.held = std::mem::take(&mut audit.bytes);
+        let (mut functions, placeholders) = learn(c, s, &audit, &findings);
+        functions.append(&mut audit.later);
         adopt(c, s, &audit, &findings, &known, &self.shared.interner);
         if audit.rounds < MAX_ROUNDS && !(functions.is_empty() && placeholders.is_empty()) {
             audit.aspects = Aspects::NONE;
@@ -187,14 +229,20 @@ impl Core {
             if !placeholders.is_empty() {
                 audit.aspects |= Aspects::SETTINGS;
             }
+            audit.asked.append(&mut audit.functions);
             audit.functions = functions;
             audit.placeholders = placeholders;
             audit.tries = 0;
             audit.rounds += 1;
+            audit.bytes = std::mem::take(&mut s.held);
             s.audit = Some(audit);
             return self.ask(client, server);
         }
-        s.leftovers = audit.leftovers;
+        if !(functions.is_empty() && placeholders.is_empty()) {
+            // What they do is not known.
+            c.pins |= Pins::SETTING;
+        }
+        put_back(s, audit.leftovers);
         self.audited(client, server);
     }
 
@@ -204,7 +252,11 @@ impl Core {
         };
         c.doubts = Aspects::NONE;
         s.state = ServerState::Seated { client };
-        let nothing_came = c.pending.is_empty();
+        let (changed, nothing_came) = (s.has_changed(), c.pending.is_empty());
+        if changed {
+            // A function has changed the catalogs, which is known only now.
+            self.changes_are_seen(server);
+        }
         self.prune(client);
         if nothing_came {
             // Nothing has come meanwhile: it may go at once.
@@ -226,6 +278,13 @@ fn unasked(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(bytes.split_at(bytes.len() - rest.len()))
 }
 
+/// The names of settings that a server has anyway, with those that were found meanwhile.
+fn put_back(server: &mut super::Server, names: Vec<Box<str>>) {
+    for name in std::mem::replace(&mut server.leftovers, names) {
+        server.leaves(&name);
+    }
+}
+
 fn inquiry<'a>(audit: &'a Audit, known: &'a Settings, login: &'a str) -> Inquiry<'a> {
     Inquiry {
         aspects: audit.aspects,
@@ -238,20 +297,40 @@ fn inquiry<'a>(audit: &'a Audit, known: &'a Settings, login: &'a str) -> Inquiry
 }
 
 /// Remembers what was found out about functions. What is to be asked next: functions, and settings that they may have made.
-fn learn(server: &super::Server, audit: &Audit, findings: &Findings) -> (Vec<Box<str>>, Vec<Box<str>>) {
+fn learn(
+    client: &mut super::Client,
+    server: &mut super::Server,
+    audit: &Audit,
+    findings: &Findings,
+) -> (Vec<Box<str>>, Vec<Box<str>>) {
     let (mut functions, mut placeholders): (Vec<Box<str>>, Vec<Box<str>>) = (Vec::new(), Vec::new());
+    let mut open: Vec<Box<str>> = Vec::new();
+    let mut add = |routine: &Routine, open: &mut Vec<Box<str>>| {
+        client.pins |= routine.pins;
+        super::sequences::function_known(&mut client.pins, server, routine);
+        server.changed_catalog |= routine.definition;
+        placeholders.extend(routine.placeholders.iter().cloned());
+        open.extend(routine.calls.iter().cloned());
+    };
     for name in &audit.functions {
         let routine = Routine::of(findings.functions.iter().filter(|function| *function.name == **name));
-        for call in &routine.calls {
-            if server.pool.routine(call).is_none() && !audit.functions.contains(call) && !functions.contains(call) {
-                functions.push(call.clone());
-            }
-        }
-        placeholders.extend(routine.placeholders.iter().filter(|name| !audit.placeholders.contains(name)).cloned());
+        add(&routine, &mut open);
         server.pool.learn(name, routine, audit.version);
+    }
+    let mut seen: HashSet<Box<str>> = audit.asked.iter().chain(&audit.functions).chain(&audit.later).cloned().collect();
+    while let Some(name) = open.pop() {
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        // What is known already has been called all the same.
+        match server.pool.routine(&name) {
+            Some(routine) => add(&routine, &mut open),
+            None => functions.push(name),
+        }
     }
     placeholders.sort();
     placeholders.dedup();
+    placeholders.retain(|name| !audit.placeholders.contains(name));
     (functions, placeholders)
 }
 
@@ -264,13 +343,6 @@ fn adopt(
     known: &Interned,
     interner: &pgusher_session::settings::Interner,
 ) {
-    for name in &audit.functions {
-        if let Some(routine) = server.pool.routine(name) {
-            client.pins |= routine.pins;
-            super::sequences::function_known(&mut client.pins, server, &routine);
-            server.changed_catalog |= routine.definition;
-        }
-    }
     if findings.unrepresentable {
         client.pins |= Pins::SETTING;
     }
@@ -287,6 +359,9 @@ fn adopt(
                     if found.get(name) == server.settings.get(name) {
                         wanted = wanted.with(name, value).unwrap_or(wanted);
                     }
+                }
+                if audit.eased && known.get(TIMEOUT).is_none() {
+                    wanted = wanted.without(TIMEOUT);
                 }
                 client.settings = Some(interner.intern(wanted));
                 server.settings = found;

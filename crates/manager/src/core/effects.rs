@@ -16,7 +16,7 @@ use pgusher_session::statements::Library;
 use pgusher_session::{Aspects, Pins};
 use pgusher_wire::scan::Head;
 use pgusher_wire::{TxStatus, backend};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Names of functions and of settings that are to be asked about, at most; and portals that are followed.
@@ -38,6 +38,10 @@ pub(super) struct More {
     pub(super) track: Option<Box<Track>>,
     /// Statements with a plan that are bound to portals.
     pub(super) portals: HashMap<Box<[u8]>, Arc<Plan>>,
+    /// A portal with a plan was bound anew in this transaction.
+    pub(super) rebound: bool,
+    /// There was a ROLLBACK TO behind it: if the portal could not be bound anew, it is the old one again.
+    pub(super) old_portals: bool,
     /// Functions that were called and of which nothing is known.
     pub(super) functions: Vec<Box<str>>,
     /// Settings that may have been made.
@@ -66,6 +70,12 @@ impl Client {
 }
 
 impl Server {
+    /// May a statement under way, or one of its transaction, have defined a function anew?
+    #[inline]
+    fn is_defining(&self) -> bool {
+        self.defining || self.changed_catalog
+    }
+
     /// Is a statement under way that changes what others mean?
     #[inline]
     pub(super) fn is_in_flux(&self) -> bool {
@@ -78,7 +88,8 @@ pub(super) fn reading(client: &Client, server: &Server, text: &[u8]) -> Option<R
     if text.is_ascii() && memchr::memchr(b'\\', text).is_none() {
         return Some(Reading::default());
     }
-    if server.is_in_flux() || client.track().is_some_and(|track| track.local() != 0) {
+    let unknown = server.is_in_flux() || (client.doubts.contains(Aspects::SETTINGS) && !client.is_bound());
+    if unknown || client.track().is_some_and(|track| track.local() != 0) {
         return None;
     }
     let (strings, apart) = client.settings.as_ref()?.reading();
@@ -106,15 +117,31 @@ pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
     if plan.stirs {
         server.stir();
     }
+    server.defining |= plan.defines;
     if plan.discards {
         client.discards = true;
     }
-    for name in &plan.functions {
-        function_called(client, server, name, 0);
-    }
+    functions_called(client, server, &plan.functions);
     remember_placeholders(client, &plan.placeholders);
+    // The statement may do it although no reply says so. An audit asks for all these names.
+    for action in plan.steps.iter().flatten() {
+        if let Action::Set { name, .. } | Action::Local { name, .. } = action {
+            server.leaves(name);
+        }
+        if let (Action::RollbackTo(_), Some(more)) = (action, client.more.as_mut()) {
+            more.old_portals |= more.rebound;
+        }
+    }
     if plan.is_awaited() {
         fly(server, plan.clone());
+    }
+}
+
+/// A statement has done something of what its plan says, and no reply will say that it has completed.
+fn done_in_part(client: &mut Client, plan: &Plan) {
+    client.pins |= plan.pins;
+    if plan.steps.iter().any(|step| !step.is_empty()) {
+        client.doubts |= Aspects::ALL;
     }
 }
 
@@ -132,34 +159,42 @@ pub(super) fn note_unknown(client: &mut Client, server: &mut Server) {
     note(client, server, &Arc::new(Plan::unknown()));
 }
 
-/// Functions that call each other are followed so far.
-const MAX_DEPTH: u32 = 16;
+/// Functions that one statement leads to are followed as long as there are no more.
+const MAX_CALLED: usize = 4_000;
 
-/// What a function does is known, or it is to be asked about.
-fn function_called(client: &mut Client, server: &mut Server, name: &str, depth: u32) {
-    let known = if depth < MAX_DEPTH { server.pool.routine(name) } else { None };
-    let Some(routine) = known else {
-        client.doubts |= Aspects::ALL;
-        server.stir();
-        let more = client.more();
-        if more.functions.iter().all(|other| **other != *name) {
+/// What functions do, and those that they call, is known, or it is to be asked about.
+fn functions_called(client: &mut Client, server: &mut Server, names: &[Box<str>]) {
+    let mut called: Vec<Box<str>> = names.to_vec();
+    let mut seen: HashSet<Box<str>> = names.iter().cloned().collect();
+    while let Some(name) = called.pop() {
+        // What is defined in the same transaction, or in a statement under way, is not what others know by this name.
+        let known = if server.is_defining() || seen.len() > MAX_CALLED { None } else { server.pool.routine(&name) };
+        let Some(routine) = known else {
+            client.doubts |= Aspects::ALL;
+            server.stir();
+            let more = client.more();
+            if more.functions.contains(&name) {
+                continue;
+            }
             if more.functions.len() < MAX_NAMES {
-                more.functions.push(name.into());
+                more.functions.push(name);
             } else {
                 client.pins |= Pins::SETTING;
             }
+            continue;
+        };
+        client.doubts |= routine.doubts;
+        client.pins |= routine.pins;
+        if routine.stirs {
+            server.stir();
         }
-        return;
-    };
-    client.doubts |= routine.doubts;
-    client.pins |= routine.pins;
-    if routine.stirs {
-        server.stir();
-    }
-    server.changed_catalog |= routine.definition;
-    remember_placeholders(client, &routine.placeholders);
-    for name in &routine.calls {
-        function_called(client, server, name, depth + 1);
+        server.changed_catalog |= routine.definition;
+        remember_placeholders(client, &routine.placeholders);
+        for name in &routine.calls {
+            if seen.insert(name.clone()) {
+                called.push(name.clone());
+            }
+        }
     }
 }
 
@@ -184,16 +219,35 @@ fn remember_placeholders(client: &mut Client, names: &[Box<str>]) {
 pub(super) fn bound(client: &mut Client, portal: &[u8], plan: Option<Arc<Plan>>) {
     let Some(plan) = plan else {
         if let Some(more) = client.more.as_mut().filter(|more| !more.portals.is_empty()) {
-            more.portals.remove(portal);
+            if let Some(old) = more.portals.remove(portal) {
+                rebound(client, &old);
+            }
         }
         return;
     };
     let more = client.more();
     if more.portals.len() < MAX_NAMES || more.portals.contains_key(portal) {
-        more.portals.insert(portal.into(), plan);
+        if let Some(old) = more.portals.insert(portal.into(), plan) {
+            rebound(client, &old);
+        }
     } else {
-        client.doubts |= Aspects::ALL;
+        // It is not followed, and neither are the others from here on.
+        more.old_portals = true;
+        rebound(client, &plan);
     }
+}
+
+/// A portal with this plan was bound anew; but it may come back.
+fn rebound(client: &mut Client, plan: &Plan) {
+    if let Some(more) = client.more.as_mut() {
+        more.rebound = true;
+    }
+    let names = plan.steps.iter().flatten().filter_map(|action| match action {
+        Action::Set { name, .. } if name.contains('.') => Some(name.clone()),
+        _ => None,
+    });
+    let names: Vec<Box<str>> = names.chain(plan.placeholders.iter().cloned()).collect();
+    remember_placeholders(client, &names);
 }
 
 /// Functions of large objects that are called by their numbers (src/include/catalog/pg_proc.dat); what they leave behind ends
@@ -210,10 +264,16 @@ impl Core {
         if s.ledger.is_discarding() {
             return;
         }
-        if let Some(more) = c.more.as_ref().filter(|more| !more.portals.is_empty()) {
+        if !head.body.contains(&0) {
+            // A portal with so long a name is not followed, nor what it sets.
+            c.pins |= Pins::SETTING;
+            note_unknown(c, s);
+        } else if let Some(more) = c.more.as_ref().filter(|more| more.old_portals || !more.portals.is_empty()) {
             let portal = head.body.split(|b| *b == 0).next().unwrap_or_default();
-            if let Some(plan) = more.portals.get(portal).cloned() {
-                note(c, s, &plan);
+            match more.portals.get(portal).cloned() {
+                Some(plan) => note(c, s, &plan),
+                None if more.old_portals => note_unknown(c, s),
+                None => {}
             }
         }
         s.sent_steps += 1;
@@ -285,8 +345,17 @@ impl Core {
             for action in actions {
                 act(c, s, action, &self.shared.interner);
             }
+            if actions.contains(&Action::DiscardAll) {
+                // It is a transaction of its own, also in a batch.
+                if let Some(more) = c.more.as_mut() {
+                    live::commit(&mut more.track);
+                }
+            }
         }
         if let Some((plan, _)) = plan {
+            if tag != backend::COMMAND_COMPLETE {
+                done_in_part(c, &plan);
+            }
             c.pins |= plan.pins;
             s.changed_defaults |= plan.defaults;
         }
@@ -304,7 +373,9 @@ impl Core {
         };
         if !s.flights.is_empty() {
             if s.ledger.take_renumbered() {
-                s.flights.clear();
+                for flight in s.flights.drain(..) {
+                    done_in_part(c, &flight.plan);
+                }
                 c.doubts = Aspects::ALL;
             }
             let next = s.ledger.front_unit();
@@ -378,14 +449,26 @@ impl Core {
 
     /// A statement of the client's has failed.
     #[inline]
-    pub(super) fn statement_failed(&mut self, client: u32) {
-        let more = self.clients.get_mut(client as usize).and_then(|c| c.more.as_mut());
-        let Some(more) = more else { return };
-        if let Some(track) = more.track.as_mut() {
-            track.fail();
+    pub(super) fn statement_failed(&mut self, client: u32, slot: u32) {
+        let Some(c) = self.clients.get_mut(client as usize) else {
+            return;
+        };
+        if let Some(more) = c.more.as_mut() {
+            if let Some(track) = more.track.as_mut() {
+                track.fail();
+            }
+            if let Some(ears) = more.ears.as_mut() {
+                ears.listening.fail();
+            }
         }
-        if let Some(ears) = more.ears.as_mut() {
-            ears.listening.fail();
+        let Some(s) = self.servers.get(slot as usize) else {
+            return;
+        };
+        if let Some(flight) = s.flights.front().filter(|f| !f.plan.pins.is_empty() && f.first <= s.done_steps) {
+            if flight.unit == s.ledger.front_unit() {
+                // What is no matter of transactions may have been done before it failed.
+                c.pins |= flight.plan.pins.lasting_errors();
+            }
         }
     }
 }

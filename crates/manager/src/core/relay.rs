@@ -175,9 +175,13 @@ impl Core {
                 frontend::COPY_DATA => Edit::Keep,
                 frontend::SYNC => {
                     if let Some(s) = self.servers.get_mut(server as usize) {
+                        let unit = s.ledger.unit();
                         s.ledger.sent(head.tag);
                         s.shelf.synced();
-                        s.sent_steps = 0;
+                        // A Sync that COPY swallows ends nothing.
+                        if s.ledger.unit() != unit {
+                            s.sent_steps = 0;
+                        }
                     }
                     Edit::Keep
                 }
@@ -339,7 +343,7 @@ impl Core {
                     self.completed(client, slot, head.tag, head.body);
                 }
                 backend::ERROR_RESPONSE => {
-                    self.statement_failed(client);
+                    self.statement_failed(client, slot);
                     self.error_seen(slot, head.body);
                 }
                 backend::PARAMETER_STATUS if self.shares => {
@@ -439,12 +443,17 @@ impl Core {
     }
 
     /// A transaction is over: what it has changed counts for others now.
-    fn changes_are_seen(&mut self, slot: u32) {
+    pub(super) fn changes_are_seen(&mut self, slot: u32) {
         let Some(server) = self.servers.get_mut(slot as usize) else {
             return;
         };
-        if std::mem::take(&mut server.stirred) {
+        if server.stirred {
             server.shelf.stir();
+        }
+        if server.ledger.is_quiet() {
+            // Otherwise it may be a statement behind this transaction that does so.
+            server.stirred = false;
+            server.defining = false;
         }
         if std::mem::take(&mut server.changed_catalog) {
             server.pool.catalog_changed();

@@ -270,11 +270,11 @@ impl Core {
         if let Some(settings) = &c.settings {
             s.settings = settings.clone();
         }
-        if c.cancelled {
+        s.state = ServerState::Seated { client };
+        if std::mem::take(&mut c.cancelled) && !c.keeps_server() && c.doubts.is_empty() && s.ledger.is_clean() {
             self.release_server(server);
             return self.refuse_statement(client);
         }
-        s.state = ServerState::Seated { client };
         self.resume_client(client);
     }
 
@@ -325,6 +325,8 @@ impl Core {
         c.state = State::Idle;
         if let Some(more) = c.more.as_mut() {
             more.portals.clear();
+            more.rebound = false;
+            more.old_portals = false;
         }
         s.unheard = !hears;
         if s.listens || !s.litter.is_empty() {
@@ -486,7 +488,9 @@ impl Core {
         s.unheard = true;
         if matches!(s.state, ServerState::Auditing { .. }) && !s.ledger.is_quiet() && s.cancels == 0 && !self.draining {
             // The answer concerns nobody any more.
-            s.held = s.audit.take().map(|audit| audit.bytes).unwrap_or_default();
+            if let Some(audit) = s.audit.take() {
+                (s.held, s.leftovers) = (audit.bytes, audit.leftovers);
+            }
             if s.held.len() > MAX_HELD / 2 {
                 return self.close_server(slot);
             }
@@ -560,6 +564,8 @@ impl Core {
         if s.error.take().is_some() || !s.ledger.is_clean() {
             return self.close_server(slot);
         }
+        s.done_steps = 0;
+        s.defining = false;
         match step {
             Reset::Rollback { discard: true } => self.reset(slot, Reset::Discard, b"DISCARD ALL"),
             Reset::Rollback { discard: false } => {
@@ -668,7 +674,11 @@ pub(super) enum Replay {
 /// Writes what makes a server agree, to be sent in front of a client's message, or at the `ends` of its unit: see
 /// [`Ledger::own`](pgusher_session::Ledger::own).
 pub(super) fn replay_ahead(s: &mut Server, settings: &Interned, ends: bool, out: &mut Vec<u8>) {
-    let sql = settings.replay(&s.settings);
+    let mut sql = settings.replay(&s.settings);
+    if !ends && s.ledger.status() == TxStatus::Idle {
+        // If one of them fails, the transaction stays open and refuses what follows, instead of running it with other settings.
+        sql = format!("BEGIN;{sql}COMMIT");
+    }
     leave_names(s, settings);
     s.settings = settings.clone();
     s.shelf.set_unnamed(None);

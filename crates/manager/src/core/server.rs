@@ -95,6 +95,8 @@ pub struct Server {
     pub(super) litter: Vec<Box<[u8]>>,
     /// Its transaction may have changed what names and constants stand for.
     pub(super) stirred: bool,
+    /// A statement under way, or one of its transaction, may have defined functions.
+    pub(super) defining: bool,
     /// Its transaction has changed the catalogs.
     pub(super) changed_catalog: bool,
     /// Its transaction has changed what new sessions begin with.
@@ -141,7 +143,7 @@ impl Server {
     /// Has its transaction changed something that others see, or that outlasts it?
     #[inline]
     pub(super) fn has_changed(&self) -> bool {
-        self.changed_catalog || self.stirred || self.changed_defaults
+        self.changed_catalog || self.stirred || self.defining || self.changed_defaults
     }
 
     /// How much of what has arrived belongs to a message that the client does not see.
@@ -197,6 +199,7 @@ impl Core {
             shelf: Shelf::default(),
             litter: Vec::new(),
             stirred: false,
+            defining: false,
             changed_catalog: false,
             changed_defaults: false,
             generation: self.shared.generation(),

@@ -93,7 +93,8 @@ impl Core {
             s.stir();
         }
         let text = if head.tag == frontend::PARSE { head.body } else { &[] };
-        let reading = effects::reading(c, s, text.split(|b| *b == 0).nth(1).unwrap_or_default());
+        let text = text.split(|b| *b == 0).nth(1).unwrap_or_default();
+        let reading = effects::reading(c, s, text);
         let version = s.pool.catalog_version();
         let mut settings = c.settings.as_ref().map_or(0, |s| s.planning());
         let mut sharing = self.sharing;
@@ -121,14 +122,14 @@ impl Core {
             frontend::PARSE => match desk.parse(head) {
                 Some(edit) => {
                     if !head.is_complete() {
-                        effects::note_unknown(c, s);
+                        effects::note(c, s, &Arc::new(Plan::unknown_text(text)));
                     }
                     edit
                 }
                 None => {
                     let edit = desk.keep(head.tag);
                     // It stays there under the client's own name.
-                    effects::note_unknown(c, s);
+                    effects::note(c, s, &Arc::new(Plan::unknown_text(text)));
                     edit
                 }
             },
@@ -136,7 +137,7 @@ impl Core {
                 let edit = desk.bind(head);
                 let bound = std::mem::replace(&mut desk.bound, Bound::Plain);
                 if edit != Edit::Wait {
-                    portal_bound(c, head, bound);
+                    portal_bound(c, s, head, bound);
                 }
                 edit
             }
@@ -160,7 +161,8 @@ impl Core {
         let read = if head.is_complete() {
             effects::read(&mut self.library, c, s, text)
         } else {
-            Read::Plan(Arc::new(Plan::unknown()))
+            // The names of settings in what can be seen of it.
+            Read::Plan(Arc::new(Plan::unknown_text(text)))
         };
         let plan = if let Read::Plan(plan) = &read { Some(&**plan) } else { None };
         if self.must_hear(client, server, plan) {
@@ -203,7 +205,7 @@ impl Core {
         };
         match read {
             Read::Plain { .. } | Read::Begin => {}
-            Read::End if c.track().is_some() => effects::note_end(s),
+            Read::End if c.track().is_some() || !s.flights.is_empty() => effects::note_end(s),
             Read::End => {}
             Read::Plan(plan) => effects::note(c, s, &plan),
         }
@@ -351,8 +353,11 @@ impl Desk<'_> {
     }
 
     fn bind(&mut self, head: &Head<'_>) -> Edit {
-        let Some((portal, rest)) = cut(head.body) else { return self.keep(head.tag) };
-        let Some((name, _)) = cut(rest) else { return self.keep(head.tag) };
+        let Some((portal, (name, _))) = cut(head.body).and_then(|(portal, rest)| Some((portal, cut(rest)?))) else {
+            // Names that are too long are not followed.
+            self.bound = Bound::Elsewhere;
+            return self.keep(head.tag);
+        };
         if self.is_open(name) {
             return Edit::Wait;
         }
@@ -558,11 +563,11 @@ fn deallocated(text: &[u8]) -> Option<Vec<u8>> {
 const PRIVATE: Pins = Pins::TEMPORARY.union(Pins::SETTING).union(Pins::SESSION).union(Pins::LIBRARY);
 
 /// Notes what an Execute of the portal will do.
-fn portal_bound(client: &mut Client, head: &Head<'_>, bound: Bound) {
+fn portal_bound(client: &mut Client, server: &Server, head: &Head<'_>, bound: Bound) {
     let portal = cut(head.body).map_or(&[][..], |(portal, _)| portal);
     let plan = match bound {
         Bound::Plain => None,
-        Bound::End if client.track().is_none() => None,
+        Bound::End if client.track().is_none() && server.flights.is_empty() => None,
         Bound::End => Some(Arc::new(Plan { changes_meaning: true, ..Plan::default() })),
         Bound::Plan(plan) => Some(plan),
         Bound::Elsewhere => {

@@ -86,7 +86,7 @@ impl Library {
             Some(Read::Begin) => plain(false, false),
             Some(Read::End) => plain(true, false),
             Some(Read::Plan(plan)) => Gist { plan: Some(plan), ends: false, advances: false },
-            None => Gist { plan: Some(Arc::new(Plan::unknown())), ends: false, advances: false },
+            None => Gist { plan: Some(Arc::new(Plan::unknown_text(text))), ends: false, advances: false },
         }
     }
 

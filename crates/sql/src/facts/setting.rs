@@ -155,6 +155,18 @@ fn push_literal(text: &mut String, value: &str) {
     text.push('\'');
 }
 
+/// A value of a list of identifiers, such as `search_path`, as SET takes it: each name as a literal.
+///
+/// `None`: the setting of this name is no such list.
+#[must_use]
+pub fn list_literals(name: &str, value: &str) -> Option<String> {
+    is_identifier_list(name).then(|| {
+        let mut text = String::new();
+        push_list(&mut text, value);
+        text
+    })
+}
+
 /// Each name of a list as a literal: unlike an identifier it may be empty, and the server quotes it again as it was.
 fn push_list(text: &mut String, value: &str) {
     let mut rest = value.trim_start_matches(' ');
