@@ -235,11 +235,11 @@ fn adopt(
     interner: &pgusher_session::settings::Interner,
 ) {
     for name in &audit.functions {
-        if let Some(routine) = server.pool.routine(name) {
-            client.pins |= routine.pins;
-            super::sequences::function_known(&mut client.pins, server, &routine);
-            server.changed_catalog |= routine.definition;
-        }
+        // As the answer says it: the pool may have forgotten it again, if the catalogs have changed meanwhile.
+        let routine = Routine::of(findings.functions.iter().filter(|function| *function.name == **name));
+        client.pins |= routine.pins;
+        super::sequences::function_known(&mut client.pins, server, &routine);
+        server.changed_catalog |= routine.definition;
     }
     if findings.unrepresentable {
         client.pins |= Pins::SETTING;
