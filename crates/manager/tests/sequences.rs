@@ -146,7 +146,7 @@ fn in_functions() {
             .psql(
                 db,
                 "create function mine() returns bigint language plpgsql as $$ begin return lastval(); end $$; \
-                 create function both() returns bigint language plpgsql as \
+                 create function insert_and_read() returns bigint language plpgsql as \
                  $$ begin insert into one (v) values ('f'); return currval('one_id_seq'); end $$; \
                  create function next() returns bigint language sql as $$ select nextval('two_id_seq') $$",
             )
@@ -155,14 +155,14 @@ fn in_functions() {
         spoil(&manager, db, 4);
         let (mut a, mut b) = (Client::new(&manager, db), Client::new(&manager, db));
         for _ in 0..3 {
-            let id: i64 = run(&mut a, "select both()").value().parse().unwrap();
+            let id: i64 = run(&mut a, "select insert_and_read()").value().parse().unwrap();
             assert!(id > 1000);
         }
         assert_eq!(run(&mut b, "select mine()").state(), UNDEFINED);
         assert_eq!(run(&mut b, "select mine()").state(), UNDEFINED);
         for _ in 0..3 {
             let b_id = run(&mut b, "select next()").value().to_owned();
-            let a_id = run(&mut a, "select both()").value().to_owned();
+            let a_id = run(&mut a, "select insert_and_read()").value().to_owned();
             assert_eq!(run(&mut b, "select mine()").value(), b_id);
             assert_eq!(run(&mut a, "select mine()").value(), a_id);
         }

@@ -9,8 +9,8 @@ use crate::routine::Routine;
 use crate::sequences::Sequences;
 use crate::settings::{is_half, is_planning};
 use pgusher_sql::{
-    Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, ObjectKind, OnCommit, Quick, SessionFunction,
-    Statement, Transaction, Utility, Value, Verb, Verdict,
+    Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, OnCommit, Quick, SessionFunction, Statement,
+    Transaction, Utility, Value, Verb, Verdict,
 };
 use std::sync::Arc;
 
@@ -251,20 +251,12 @@ fn step_of(statement: &Statement, plan: &mut Plan) -> Box<[Action]> {
     if statement.opaque && !is_block {
         // What the expressions of a definition run is not known.
         plan.doubts |= Aspects::ALL;
-        if !matches!(statement.kind, Kind::Utility(Utility::Definition)) || alters_table(statement) {
+        if !matches!(statement.kind, Kind::Utility(Utility::Definition)) {
             plan.sequences |= Sequences::UNKNOWN;
         }
     }
     plan.sequences.advances |= may_advance(statement);
     actions.into()
-}
-
-/// Does it change a table? That may evaluate the default of a new column for each row.
-fn alters_table(statement: &Statement) -> bool {
-    statement.effects.iter().any(|effect| {
-        matches!(effect, Effect::Definition(definition)
-            if definition.verb == Verb::Alter && definition.object == ObjectKind::Table)
-    })
 }
 
 /// May the statement get numbers from sequences that its text does not name: by columns' defaults, or by triggers?
@@ -276,9 +268,9 @@ fn may_advance(statement: &Statement) -> bool {
             Utility::Copy(copy) => copy.from || !statement.reads_only,
             Utility::Explain { analyze } => *analyze,
             Utility::CreateTableAs | Utility::Truncate | Utility::Declare => !statement.reads_only,
-            Utility::Definition => alters_table(statement),
             // Some of these cannot stand behind another message in a batch: nothing may be put in front of them.
-            Utility::Maintenance
+            Utility::Definition
+            | Utility::Maintenance
             | Utility::Transaction(_)
             | Utility::Set
             | Utility::Reset
@@ -624,6 +616,7 @@ mod tests {
             "set a.b = 'c'",
             "lock table t",
             "vacuum",
+            "alter table t add column id serial",
             "create index concurrently i on t (lower(a))",
             "create database d",
         ] {

@@ -76,18 +76,25 @@ fn run(sql: &str, mut values: Pairs, standard_conforming_strings: bool) -> Pairs
         values.retain(|(n, _)| !n.eq_ignore_ascii_case(&name));
         assert!(values.len() < before, "{name:?} was not set");
     }
-    let mut more = reader.take("SELECT ");
-    while more {
-        reader.expect("pg_catalog.set_config(");
-        let name = reader.literal();
-        reader.expect(",");
-        let value = reader.literal();
-        reader.expect(",false)");
+    loop {
+        let (name, value) = if reader.take("SELECT pg_catalog.set_config(") {
+            let name = reader.literal();
+            reader.expect(",");
+            let value = reader.literal();
+            reader.expect(",false)");
+            (name, value)
+        } else if reader.take("SET ") {
+            let name = reader.name();
+            reader.expect(" TO ");
+            (name, reader.literal())
+        } else {
+            break;
+        };
+        reader.expect(";");
         match values.iter_mut().find(|(n, _)| n.eq_ignore_ascii_case(&name)) {
             Some(entry) => entry.1 = value,
             None => values.push((name, value)),
         }
-        more = reader.take(",");
     }
     assert_eq!(reader.rest, "", "nothing else is said");
     values

@@ -268,10 +268,12 @@ pub(super) fn discarded(pins: &mut Pins, server: &Server) {
 
 /// It is known now what this function does, which the client has called.
 pub(super) fn function_known(pins: &mut Pins, server: &Server, routine: &Routine) {
-    if routine.sequences.reads() {
+    let mut found = Found::default();
+    found.routine(routine, &server.pool, 0);
+    if found.sequences.reads() {
         learn(&server.pool, SequenceUse::Within);
     }
-    if server.pool.sequences.get() == SequenceUse::Across && !routine.sequences.is_none() {
+    if server.pool.sequences.get() == SequenceUse::Across && !found.sequences.is_none() {
         *pins |= Pins::SEQUENCE;
     }
 }
