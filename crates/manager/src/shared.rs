@@ -253,6 +253,7 @@ impl Shared {
             greetings: Mutex::default(),
             refused: AtomicBool::new(false),
             wanted: AtomicU64::new(0),
+            pinned: AtomicUsize::new(0),
             known: of.known.clone(),
         })
     }
