@@ -475,7 +475,8 @@ impl Core {
     /// Sends a client its notifications if it is between transactions and takes them.
     pub(super) fn send_notes_at_rest(&mut self, slot: u32) {
         let Some(c) = self.clients.get(slot as usize) else { return };
-        if c.blocked || !c.has_ears() || c.is_held_back() {
+        // A message that waits has begun, as far as the client can tell.
+        if c.blocked || !c.has_ears() || c.is_held_back() || !c.pending.is_empty() {
             return;
         }
         let at_rest = match c.state {

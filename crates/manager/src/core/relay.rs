@@ -271,6 +271,7 @@ impl Core {
             let mut out = Vec::with_capacity(6);
             backend::write_ready_for_query(&mut out, TxStatus::Idle);
             self.send(ConnId::Client(slot), out);
+            self.send_notes_at_rest(slot);
         } else if is_request(tag) && tag != frontend::FLUSH {
             client.discard = Discard::UntilSync;
         }
