@@ -208,10 +208,17 @@ impl Ledger {
 
     /// Books messages of our own that end in a ReadyForQuery. The client sees none of the replies, unless they are the `ends` of
     /// its own unit, whose ReadyForQuery was kept from it: then it is given theirs, and what they report of settings. Only to be
-    /// called while the connection is [quiet](Self::is_quiet).
+    /// called while the connection is [quiet](Self::is_quiet), or [clean but for such](Self::is_clean_but_for_own).
     pub fn own(&mut self, ends: bool) {
         self.owed.push_back(Entry::Own { ends });
         self.units = self.units.wrapping_add(1);
+    }
+
+    /// As [`is_clean`](Self::is_clean), but messages of our own may be under way: others of them may be sent.
+    pub fn is_clean_but_for_own(&self) -> bool {
+        self.status == TxStatus::Idle
+            && !(self.batch_open || self.discarding || self.copy_in || self.doubt)
+            && self.owed.iter().all(|entry| matches!(entry, Entry::Own { .. }))
     }
 
     /// The server discards what it is sent, up to a Sync that has not been sent yet.

@@ -15,6 +15,7 @@
 //!   process id of its physical connection: nobody else can notify there as long as the client has it. What an earlier client
 //!   has notified there must have arrived before this one begins, so its first statement waits for that, unless the earlier one
 //!   listened as well.
+//! * For the same reason what a client that listens pipelines goes to the server one transaction after the other.
 //! * What cannot be delivered is not lost in silence. If the connection that listens for all ends, those that listen are closed
 //!   with an error, as a connection of their own would have ended. So are clients with more than [`MAX_UNSENT`] bytes of
 //!   notifications that they do not take, or do not end their transaction for.
@@ -154,6 +155,10 @@ impl Core {
         let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
             return false;
         };
+        if c.has_ears() && s.ledger.owes_ready() && !self.draining {
+            // What it notifies itself comes with the replies to this message and not with those before.
+            return true;
+        }
         let wanted: Vec<Box<str>> = plan.map_or(&[][..], |plan| &plan.channels).to_vec();
         let followed = wanted.into_iter().filter(|channel| can_follow(c, s, channel)).collect::<Vec<_>>();
         if self.draining || (!c.has_ears() && (followed.is_empty() || c.pins.intersects(Pins::LISTEN))) {
@@ -211,7 +216,7 @@ impl Core {
         let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
             return false;
         };
-        if !c.has_ears() || s.has_channels || !s.ledger.is_clean() {
+        if !c.has_ears() || s.has_channels || !s.ledger.is_clean_but_for_own() {
             return false;
         }
         let text = match head.tag {
@@ -348,6 +353,9 @@ impl Core {
             }
         }
         self.prune(slot);
+        if let (true, Some(server)) = (self.clients.get(slot as usize).is_some_and(|c| c.settling), server) {
+            self.settled(server, slot);
+        }
         self.part_if_done(slot);
     }
 
@@ -467,7 +475,8 @@ impl Core {
     /// Sends a client its notifications if it is between transactions and takes them.
     pub(super) fn send_notes_at_rest(&mut self, slot: u32) {
         let Some(c) = self.clients.get(slot as usize) else { return };
-        if c.blocked || !c.has_ears() || c.is_held_back() {
+        // A message that waits has begun, as far as the client can tell.
+        if c.blocked || !c.has_ears() || c.is_held_back() || !c.pending.is_empty() {
             return;
         }
         let at_rest = match c.state {
@@ -547,6 +556,11 @@ impl Core {
             if self.clients.get(slot as usize).is_some_and(Client::is_held_back) {
                 self.send_notes(slot);
                 self.let_go(slot);
+                if let Some(State::Seated { server }) = self.clients.get(slot as usize).map(|c| &c.state) {
+                    let server = *server;
+                    self.out.push_back(Output::Resume(ConnId::Server(server)));
+                    self.settled(server, slot);
+                }
             }
         }
     }

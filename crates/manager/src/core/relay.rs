@@ -272,6 +272,7 @@ impl Core {
             let mut out = Vec::with_capacity(6);
             backend::write_ready_for_query(&mut out, TxStatus::Idle);
             self.send(ConnId::Client(slot), out);
+            self.send_notes_at_rest(slot);
         } else if is_request(tag) && tag != frontend::FLUSH {
             client.discard = Discard::UntilSync;
         }
@@ -430,7 +431,7 @@ impl Core {
 
     /// A message that waited for replies is looked at again.
     pub(super) fn settled(&mut self, slot: u32, client: u32) {
-        if self.clients.get(client as usize).is_some_and(Client::waits_to_hear) {
+        if self.clients.get(client as usize).is_none_or(|c| !c.settling || c.waits_to_hear() || c.is_held_back()) {
             return;
         }
         if self.servers.get(slot as usize).is_some_and(|s| s.ledger.owes_ready()) {
