@@ -259,7 +259,6 @@ impl Shared {
             refused: AtomicBool::new(false),
             sequences: Lesson::new(self.config.sequences),
             wanted: AtomicU64::new(0),
-            pinned: AtomicUsize::new(0),
             known: of.known.clone(),
         })
     }

@@ -305,6 +305,7 @@ fn learn(
 ) -> (Vec<Box<str>>, Vec<Box<str>>) {
     let (mut functions, mut placeholders): (Vec<Box<str>>, Vec<Box<str>>) = (Vec::new(), Vec::new());
     let mut open: Vec<Box<str>> = Vec::new();
+    let pool = server.pool.clone();
     let mut add = |routine: &Routine, open: &mut Vec<Box<str>>| {
         client.pins |= routine.pins;
         super::sequences::function_known(&mut client.pins, server, routine);
@@ -315,7 +316,7 @@ fn learn(
     for name in &audit.functions {
         let routine = Routine::of(findings.functions.iter().filter(|function| *function.name == **name));
         add(&routine, &mut open);
-        server.pool.learn(name, routine, audit.version);
+        pool.learn(name, routine, audit.version);
     }
     let mut seen: HashSet<Box<str>> = audit.asked.iter().chain(&audit.functions).chain(&audit.later).cloned().collect();
     while let Some(name) = open.pop() {
@@ -323,7 +324,7 @@ fn learn(
             continue;
         }
         // What is known already has been called all the same.
-        match server.pool.routine(&name) {
+        match pool.routine(&name) {
             Some(routine) => add(&routine, &mut open),
             None => functions.push(name),
         }
