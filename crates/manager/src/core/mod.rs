@@ -27,10 +27,6 @@ mod effects;
 mod flow;
 mod hub;
 mod io;
-<<<<<<< HEAD
-=======
-mod knowing;
->>>>>>> c074a96 (session: a list of names is set as it is spelled)
 mod listening;
 mod login;
 mod own;

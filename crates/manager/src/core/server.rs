@@ -4,10 +4,6 @@ use super::Core;
 use super::audit::Audit;
 use super::effects::Flight;
 use super::io::{ConnId, Output};
-<<<<<<< HEAD
-=======
-use super::knowing::{Knowing, Purpose};
->>>>>>> c074a96 (session: a list of names is set as it is spelled)
 use super::sequences::Memory;
 use super::server_login::LoginState;
 use crate::config::StatementReuse;
