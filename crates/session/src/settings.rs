@@ -548,7 +548,9 @@ mod tests {
             "RESET SESSION AUTHORIZATION;RESET ROLE;SET \"work_mem\" TO '1MB';SET \"role\" TO 'r';"
         );
         assert!(!role.replays_surely(&set(&[])) && !set(&[]).replays_surely(&role));
-        assert!(a.replays_surely(&set(&[("a", "1")])) && !a.replays_surely(&set(&[])));
+        let own = set(&[("app.c", "q"), ("TimeZone", "UTC")]);
+        assert!(own.replays_surely(&set(&[])) && set(&[]).replays_surely(&own) && !a.replays_surely(&set(&[])));
+        assert!(!set(&[("plpgsql.variable_conflict", "error")]).replays_surely(&set(&[])));
         for (value, sure) in [("0", true), ("500", false), ("2000", true), ("5s", true), ("900ms", false), ("x", false)]
         {
             assert_eq!(set(&[("statement_timeout", value)]).replays_surely(&set(&[])), sure, "{value}");

@@ -23,6 +23,7 @@ use pgusher_session::{Pins, Sequences};
 use pgusher_wire::frontend::{self, Target};
 use pgusher_wire::scan::Head;
 use pgusher_wire::{ErrorFields, TxStatus, sqlstate};
+use std::collections::HashSet;
 
 /// What a server remembers of sequences, as seen from its present client. Forgotten when the client leaves it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,8 +50,8 @@ const DISCARD_UNLESS_GOT: &[u8] = b"DO LANGUAGE plpgsql $pgusher$ BEGIN IF NOT E
     AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) \
     AND c.relkind = 'S') THEN DISCARD SEQUENCES; END IF; END $pgusher$";
 
-/// Functions that call each other are followed so far.
-const MAX_DEPTH: u32 = 16;
+/// Functions that one statement leads to are followed as long as there are no more.
+const MAX_CALLED: usize = 4_000;
 
 /// What a statement does, with the functions that it calls.
 #[derive(Debug, Clone, Copy, Default)]
@@ -69,24 +70,25 @@ impl Found {
 
     fn of_plan(plan: &Plan, pool: &PoolEntry) -> Self {
         let mut found = Self::of(plan.sequences);
-        for name in &plan.functions {
-            found.function(name, pool, 0);
+        if plan.functions.is_empty() {
+            return found;
         }
+        found.functions(&plan.functions, pool);
         found
     }
 
-    fn function(&mut self, name: &str, pool: &PoolEntry, depth: u32) {
-        self.called = true;
-        match pool.routine(name).filter(|_| depth < MAX_DEPTH) {
-            Some(routine) => self.routine(&routine, pool, depth),
-            None => self.asked = true,
-        }
-    }
-
-    fn routine(&mut self, routine: &Routine, pool: &PoolEntry, depth: u32) {
-        self.sequences |= routine.sequences;
-        for name in &routine.calls {
-            self.function(name, pool, depth + 1);
+    /// Functions are called. Each counts once, however often they call each other.
+    fn functions(&mut self, names: &[Box<str>], pool: &PoolEntry) {
+        self.called |= !names.is_empty();
+        let mut open: Vec<Box<str>> = names.to_vec();
+        let mut seen: HashSet<Box<str>> = open.iter().cloned().collect();
+        while let Some(name) = open.pop() {
+            let Some(routine) = pool.routine(&name).filter(|_| seen.len() <= MAX_CALLED) else {
+                self.asked = true;
+                continue;
+            };
+            self.sequences |= routine.sequences;
+            open.extend(routine.calls.iter().filter(|call| seen.insert((*call).clone())).cloned());
         }
     }
 
@@ -269,7 +271,8 @@ pub(super) fn discarded(pins: &mut Pins, server: &Server) {
 /// It is known now what this function does, which the client has called.
 pub(super) fn function_known(pins: &mut Pins, server: &Server, routine: &Routine) {
     let mut found = Found::default();
-    found.routine(routine, &server.pool, 0);
+    found.sequences |= routine.sequences;
+    found.functions(&routine.calls, &server.pool);
     if found.sequences.reads() {
         learn(&server.pool, SequenceUse::Within);
     }
