@@ -25,7 +25,8 @@ impl Reader<'_> {
         assert!(self.take(expected), "{expected} expected at {:?}", self.rest);
     }
 
-    /// Up to the closing `quote`; a doubled one stands for itself, and so does what follows a backslash in `escapes`.
+    /// Up to the closing `quote`; a doubled one stands for itself. In `escapes`, a doubled backslash does, and `\U` has eight digits
+    /// behind it.
     fn quoted(&mut self, quote: char, escapes: bool) -> String {
         let mut out = String::new();
         let mut chars = self.rest.chars();
@@ -39,8 +40,14 @@ impl Reader<'_> {
                 out.push(c);
             } else if c == '\\' && escapes {
                 let escaped = chars.next().expect("something behind the backslash");
-                assert!(escaped == '\\', "\\{escaped} has a meaning of its own");
-                out.push(escaped);
+                if escaped == 'U' {
+                    let digits: String = chars.by_ref().take(8).collect();
+                    let number = u32::from_str_radix(&digits, 16).expect("hexadecimal digits");
+                    out.push(char::from_u32(number).expect("a character"));
+                } else {
+                    assert!(escaped == '\\', "\\{escaped} has a meaning of its own");
+                    out.push(escaped);
+                }
             } else {
                 out.push(c);
             }

@@ -46,10 +46,10 @@ fn custom_placeholders() {
     assert_eq!(ask("begin; set local app.x = 1; commit", &[], &[]), pairs(&[("App.X", "")]));
     // The remainder of somebody else.
     assert_eq!(ask("select 1", &[], &["app.x"]), []);
-    assert_eq!(ask("select 1", &[("app.X", "1")], &["app.x"]), pairs(&[("app.X", "")]));
+    assert_eq!(ask("select 1", &[("app.X", "1")], &["app.x"]), pairs(&[("app.x", "")]));
     assert_eq!(ask("set app.x = 2", &[], &["app.x"]), pairs(&[("App.X", "2")]));
-    assert_eq!(ask("select 1", &[("app.X", "1")], &[]), pairs(&[("app.X", "2")]));
-    assert_eq!(ask("discard all", &[("app.X", "2")], &[]), pairs(&[("app.X", "")]));
+    assert_eq!(ask("select 1", &[("app.X", "1")], &[]), pairs(&[("app.x", "2")]));
+    assert_eq!(ask("discard all", &[("app.X", "2")], &[]), pairs(&[("app.x", "")]));
 }
 
 /// A setting of an extension is a placeholder until its library is loaded.
@@ -85,12 +85,12 @@ fn known_spellings_are_kept_where_they_mean_the_same() {
     ];
     let found = session.ask(&Question { aspects: Aspects::SETTINGS, known: &known, ..Question::default() });
     let expected = [
-        ("Work_Mem", "4096"),
         ("client_min_messages", "NOTICE"),
         ("datestyle", "ISO, MDY"),
         ("enable_seqscan", "NO"),
         ("random_page_cost", "1.23456789"),
         ("statement_timeout", "1s"),
+        ("work_mem", "4096"),
     ];
     assert_eq!(found.settings.unwrap(), pairs(&expected));
 }
