@@ -167,9 +167,9 @@ fn keys_of_a_scram_password_are_reused_unless_told_not_to() {
         let targets = vec![Target { side: Side::Direct, connector: connector(&conninfo) }];
         run(&options, targets).cells[0].connect.as_ref().expect("measured").min
     };
-    // 4096 rounds of HMAC-SHA-256 take about a millisecond, much more in a build without optimization.
-    let (reused, computed) = (average(true), average(false));
-    assert!(computed > reused + 300.0, "{reused} {computed}");
+    // 4096 rounds of HMAC-SHA-256 take about a millisecond. The tests beside this one can take more from either side.
+    let pairs: Vec<(f64, f64)> = (0..5).map(|_| (average(true), average(false))).collect();
+    assert!(pairs.iter().any(|(reused, computed)| *computed > reused + 300.0), "{pairs:?}");
 }
 
 #[test]
