@@ -36,6 +36,16 @@ pub(crate) struct Args {
     /// A line of progress every so many seconds.
     #[arg(short = 'P', long, value_name = "SECONDS", value_parser = seconds)]
     progress: Option<f64>,
+    /// Begin so many transactions per second, whatever becomes of the ones before (open loop). Times then count from the
+    /// moment when a transaction was meant to begin [default: closed loop].
+    #[arg(short = 'R', long, value_name = "TPS", value_parser = rate)]
+    rate: Option<f64>,
+    /// Count transactions that take longer; with -R, don't begin one that is later than this.
+    #[arg(short = 'L', long, value_name = "MS", value_parser = milliseconds)]
+    latency_limit: Option<f64>,
+    /// Print histograms of all times as well (text only; they are always in JSON).
+    #[arg(long)]
+    histogram: bool,
     /// Rounds of each combination.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -88,6 +98,8 @@ enum ProtocolArg {
     Simple,
     /// Parse, Bind, Describe, Execute and Sync in one go.
     Extended,
+    /// Each statement is prepared once in each connection, at its first use, and then bound and executed.
+    Prepared,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -106,6 +118,20 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if (0.05..=1e6).contains(&s) => Ok(s),
         _ => Err("a number of seconds from 0.05 on is needed".to_owned()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.001..=1e7).contains(&rate) => Ok(rate),
+        _ => Err("a number of transactions per second from 0.001 to 10,000,000 is needed".to_owned()),
+    }
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(ms) if (0.001..=3.6e6).contains(&ms) => Ok(ms),
+        _ => Err("a number of milliseconds from 0.001 to 3,600,000 is needed".to_owned()),
     }
 }
 
@@ -138,12 +164,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         protocol: match args.protocol {
             ProtocolArg::Simple => Protocol::Simple,
             ProtocolArg::Extended => Protocol::Extended,
+            ProtocolArg::Prepared => Protocol::Prepared,
         },
         script,
         wait_for_exit: args.wait_exit,
         reuse_keys: !args.no_scram_cache,
         progress_every: args.progress.map(Duration::from_secs_f64),
         seed: args.seed,
+        rate: args.rate,
+        latency_limit: args.latency_limit.map(|ms| Duration::from_secs_f64(ms / 1e3)),
     };
     let targets = std::mem::take(&mut place.targets);
     let mut result = reconnect::run(&options, targets, &stop, &mut |line| eprintln!("{line}"))?;
@@ -154,6 +183,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         (false, false) => Exit::Ok,
     };
     let text = match args.format {
+        Format::Text if args.histogram => reconnect::text(&result) + &reconnect::histograms(&result),
         Format::Text => reconnect::text(&result),
         Format::Csv => reconnect::csv(&result),
         Format::Json => serde_json::to_string_pretty(&report(result, environment))? + "\n",

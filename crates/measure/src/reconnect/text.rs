@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Cell, Mode, Reconnect};
-use crate::stats::{Distribution, Ratio, count, micros, ratio_text};
+use super::model::{Cell, Histograms, Mode, Reconnect, Round, Settings};
+use crate::stats::{Bucket, Distribution, Ratio, count, micros, percent, ratio_text};
 use crate::target::Side;
 
 const NAME: usize = 30;
@@ -18,6 +18,51 @@ pub fn text(result: &Reconnect) -> String {
     out
 }
 
+/// How the times are distributed, as bars; nothing for what was not measured. Ends with a line feed.
+#[must_use]
+pub fn histograms(result: &Reconnect) -> String {
+    type Choose = fn(&Histograms) -> &[Bucket];
+    let phases: [(&str, Choose); 4] = [
+        ("response", |h| &h.response),
+        ("connect", |h| &h.connect),
+        ("transaction", |h| &h.transaction),
+        ("disconnect", |h| &h.disconnect),
+    ];
+    let mut out = String::new();
+    for cell in &result.cells {
+        for (name, of) in phases {
+            bars(&mut out, &format!("{} {}, {name}", cell.side, cell.mode), of(&cell.histograms));
+        }
+    }
+    out
+}
+
+/// The widest bar, in characters.
+const BAR: f64 = 50.0;
+
+fn bars(out: &mut String, title: &str, buckets: &[Bucket]) {
+    let most = buckets.iter().map(|b| b.count).max().unwrap_or(0) as f64;
+    let total = buckets.iter().map(|b| b.count).sum::<u64>() as f64;
+    if most == 0.0 {
+        return;
+    }
+    out.push_str(&format!("\n{title}\n"));
+    for b in buckets {
+        let n = b.count as f64;
+        // One that has anything at all is seen.
+        let width = if b.count == 0 { 0 } else { (n / most * BAR).round().max(1.0) as usize };
+        let line = format!(
+            "  up to {:>9} {:>9} {:>8} {}",
+            micros(b.up_to_us),
+            count(n),
+            percent(n / total),
+            "#".repeat(width)
+        );
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+}
+
 fn write_text(out: &mut String, result: &Reconnect) -> std::fmt::Result {
     let s = &result.settings;
     let length = match (s.seconds, s.transactions_per_client) {
@@ -27,13 +72,14 @@ fn write_text(out: &mut String, result: &Reconnect) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "{}; {} protocol; {} client{}; {} alternating round{} of {length}; closed loop",
+        "{}; {} protocol; {} client{}; {} alternating round{} of {length}; {}",
         s.script,
         s.protocol,
         s.clients,
         plural(s.clients),
         s.rounds,
         plural(s.rounds),
+        how(s),
     )?;
     if let Some(at_once) = s.connecting_at_once {
         writeln!(out, "at most {at_once} connecting at the same time")?;
@@ -52,6 +98,17 @@ fn write_text(out: &mut String, result: &Reconnect) -> std::fmt::Result {
         writeln!(out, "note: {note}")?;
     }
     Ok(())
+}
+
+/// Closed loop or open, and the limit.
+fn how(s: &Settings) -> String {
+    let mut how = s
+        .rate_per_second
+        .map_or_else(|| "closed loop".to_owned(), |rate| format!("open loop, {} transactions per second", count(rate)));
+    if let Some(limit) = s.latency_limit_us {
+        how.push_str(&format!(", latency limit {}", micros(limit)));
+    }
+    how
 }
 
 fn section(out: &mut String, result: &Reconnect, mode: Mode, cells: &[&Cell]) -> std::fmt::Result {
@@ -78,6 +135,15 @@ fn section(out: &mut String, result: &Reconnect, mode: Mode, cells: &[&Cell]) ->
     out.push('\n');
     row(out, "  its transaction", cells, first_transaction)?;
     out.push('\n');
+    if result.settings.latency_limit_us.is_some() {
+        let sum = |c: &Cell, of: fn(&Round) -> u64| count(c.rounds.iter().map(of).sum::<u64>() as f64);
+        row(out, "skipped, too late to begin", cells, |c| sum(c, |r| r.skipped_transactions))?;
+        out.push('\n');
+        row(out, "over the latency limit", cells, |c| sum(c, |r| r.late_transactions))?;
+        out.push('\n');
+    }
+    distribution(out, "response", cells, |c| c.response.as_ref())?;
+    distribution(out, "lag", cells, |c| c.lag.as_ref())?;
     distribution(out, "connect", cells, |c| c.connect.as_ref())?;
     distribution(out, "transaction", cells, |c| c.transaction.as_ref())?;
     distribution(out, "disconnect", cells, |c| c.disconnect.as_ref())

@@ -190,13 +190,19 @@ fn reconnect(m: &mut Markup, result: &Reconnect) {
         "p",
         &[],
         &format!(
-            "{} clients, {} protocol, {}; {} alternating rounds{}. Closed loop: a client sends its next transaction when \
-             the last one has ended.{}",
+            "{} clients, {} protocol, {}; {} alternating rounds{}. {}{}",
             s.clients,
             s.protocol,
             s.script,
             s.rounds,
             s.seconds.map_or_else(String::new, |t| format!(" of {t} s")),
+            match s.rate_per_second {
+                None => "Closed loop: a client sends its next transaction when the last one has ended.".to_owned(),
+                Some(rate) => format!(
+                    "Open loop: {} transactions per second are meant to begin; a response counts from that moment.",
+                    count(rate)
+                ),
+            },
             if result.interrupted { " It was interrupted." } else { "" }
         ),
     );
