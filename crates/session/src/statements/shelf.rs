@@ -15,6 +15,8 @@ pub enum Placed {
     Removed(Key, Slot),
     /// The unnamed statement was replaced or removed.
     Unnamed,
+    /// Nothing, but the server was asked to describe a statement when the catalogs were in this state.
+    Described(Key, u32),
 }
 
 /// What a mark in the ledger stands for.
@@ -25,7 +27,7 @@ pub struct Note {
     /// For the server.
     pub placed: Placed,
     /// The batch that it belongs to.
-    batch: u32,
+    pub batch: u32,
 }
 
 /// A statement on a server.
@@ -40,7 +42,12 @@ pub struct Slot {
     era: u32,
     /// The server has said that it is here.
     settled: bool,
+    /// When its description was asked for last, in seconds.
+    described: Option<u64>,
 }
+
+/// A description is looked at so often, in seconds.
+const DESCRIBED_EVERY: u64 = 10;
 
 /// The statements that a server has.
 #[derive(Debug, Default)]
@@ -95,9 +102,26 @@ impl Shelf {
     /// A statement is put here.
     pub fn put(&mut self, key: Key, version: u32) -> Placed {
         self.clock += 1;
-        let slot = Slot { version, used: self.clock, batch: self.batch, era: self.era, settled: false };
+        let slot =
+            Slot { version, used: self.clock, batch: self.batch, era: self.era, settled: false, described: None };
         self.prepared.insert(key, slot);
         Placed::Put(key)
+    }
+
+    /// The state of the catalogs in which a statement of this batch was parsed; `None` if what it means may have changed since.
+    pub fn parsed_in(&self, key: Key, batch: u32) -> Option<u32> {
+        let slot = self.prepared.get(&key)?;
+        (slot.settled && slot.batch == batch && slot.era == self.era).then_some(slot.version)
+    }
+
+    /// Is the server's description of a statement to be looked at? Not each time. `now` is in seconds.
+    pub fn wants_description(&mut self, key: Key, now: u64) -> bool {
+        let Some(slot) = self.prepared.get_mut(&key).filter(|slot| slot.era == self.era) else { return false };
+        let due = slot.described.is_none_or(|last| now >= last + DESCRIBED_EVERY);
+        if due {
+            slot.described = Some(now);
+        }
+        due
     }
 
     /// A statement is removed.
@@ -163,6 +187,7 @@ impl Shelf {
         self.notes.iter().filter(|n| n.batch != self.batch).any(|n| match &n.change {
             Change::Nothing => false,
             Change::Name { name: other, .. } => **other == *own::short(name),
+            Change::All { .. } => !name.is_empty(),
             Change::Unnamed { .. } => name.is_empty(),
         })
     }
@@ -171,7 +196,7 @@ impl Shelf {
     pub fn is_unsettled(&self, key: Key) -> bool {
         self.notes.iter().filter(|n| n.batch != self.batch).any(|n| match n.placed {
             Placed::Put(other) | Placed::Removed(other, _) => other == key,
-            Placed::Nothing | Placed::Unnamed => false,
+            Placed::Nothing | Placed::Unnamed | Placed::Described(..) => false,
         })
     }
 
@@ -205,7 +230,7 @@ impl Shelf {
     /// notes first.
     pub fn take_back(&mut self, note: Note, failed: bool, own: &mut Own) {
         match note.placed {
-            Placed::Nothing => {}
+            Placed::Nothing | Placed::Described(..) => {}
             // An older one may be here, if its removal was taken back as well: to be closed before it is put here again. A
             // later batch may have put it here already, its own note says what became of that.
             Placed::Put(key) => {
@@ -220,6 +245,18 @@ impl Shelf {
         }
         match note.change {
             Change::Nothing => {}
+            Change::All { before } => {
+                for (name, statement) in before {
+                    let later = self.notes.iter_mut().find_map(|n| match &mut n.change {
+                        Change::Name { name: other, before } if *other == name => Some(before),
+                        _ => None,
+                    });
+                    match later {
+                        Some(place) => *place = Some(statement),
+                        None => own.take_back(Change::Name { name, before: Some(statement) }),
+                    }
+                }
+            }
             Change::Name { name, before } => {
                 let later = self.notes.iter_mut().find_map(|n| match &mut n.change {
                     Change::Name { name: other, before } if *other == name => Some(before),
