@@ -11,6 +11,7 @@ use pgusher_session::Settings;
 use pgusher_session::plan::Reading;
 use pgusher_session::routine::Routine;
 use pgusher_session::settings::{Interned, Interner};
+use pgusher_session::statements::Known as KnownStatements;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -45,6 +46,8 @@ pub struct PoolEntry {
     pub pinned: AtomicUsize,
     /// When a client has asked for it last, in no unit.
     wanted: AtomicU64,
+    /// What is known of its statements without asking a server.
+    pub(crate) statements: Mutex<KnownStatements>,
     /// What is known of the database; shared by its pools.
     known: Arc<Database>,
 }
@@ -230,6 +233,7 @@ impl Shared {
             pinned: AtomicUsize::new(0),
             refused: AtomicBool::new(false),
             wanted: AtomicU64::new(self.turns.fetch_add(1, Ordering::Relaxed)),
+            statements: Mutex::default(),
             known: pools
                 .get(database)
                 .and_then(|users| users.values().next())

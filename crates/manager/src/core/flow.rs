@@ -74,8 +74,11 @@ impl Core {
                     return;
                 };
                 c.blocked = true;
-                if let State::Seated { server } = c.state {
-                    self.out.push_back(Output::Pause(ConnId::Server(server)));
+                match c.state {
+                    State::Seated { server } => self.out.push_back(Output::Pause(ConnId::Server(server))),
+                    // It is answered without a server.
+                    State::Idle => self.out.push_back(Output::Pause(ConnId::Client(slot))),
+                    _ => {}
                 }
             }
             ConnId::Server(slot) => {
@@ -99,8 +102,10 @@ impl Core {
                     return;
                 };
                 c.blocked = false;
-                if let State::Seated { server } = c.state {
-                    self.out.push_back(Output::Resume(ConnId::Server(server)));
+                match c.state {
+                    State::Seated { server } => self.out.push_back(Output::Resume(ConnId::Server(server))),
+                    State::Idle => self.out.push_back(Output::Resume(ConnId::Client(slot))),
+                    _ => {}
                 }
             }
             ConnId::Server(slot) => {
