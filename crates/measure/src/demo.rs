@@ -21,9 +21,10 @@ pub use connections::connections;
 pub use protocols::protocols;
 
 use crate::manager_process::ManagerProcess;
-use crate::reconnect::{self, Limit, Mode, Protocol, Side, Target};
-use crate::report::{Environment, Report, SCHEMA_VERSION, ServerFacts, findings};
+use crate::reconnect::{self, Limit, Mode, Protocol};
+use crate::report::{Environment, Report, ServerFacts, findings};
 use crate::script::Script;
+use crate::target::{Side, Target};
 
 const DATABASE: &str = "postgres";
 const USER: &str = "postgres";
@@ -107,16 +108,7 @@ pub fn run(
         }
         goes_on
     };
-    let mut report = Report {
-        schema_version: SCHEMA_VERSION,
-        title: "Where PostgreSQL's connection time goes".to_owned(),
-        environment: Environment::here(),
-        findings: Vec::new(),
-        connections: Vec::new(),
-        protocols: Vec::new(),
-        reconnect: None,
-        notes: Vec::new(),
-    };
+    let mut report = Report::new("Where PostgreSQL's connection time goes", Environment::here());
     begin(1);
     let mut server = Server::builder().start()?;
     let direct = server_conninfo(&server);

@@ -11,3 +11,4 @@ pub mod reconnect;
 pub mod report;
 pub mod script;
 pub mod stats;
+pub mod target;

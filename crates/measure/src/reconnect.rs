@@ -18,8 +18,8 @@ mod text;
 
 pub use csv::csv;
 pub use load::Limit;
-pub use model::{Cell, FirstConnection, Mode, ModeRatio, Protocol, Reconnect, Round, Settings, Side};
-pub use rounds::{Error, Options, Target, run};
+pub use model::{Cell, FirstConnection, Mode, ModeRatio, Protocol, Reconnect, Round, Settings};
+pub use rounds::{Error, Options, run};
 pub use tables::{accounts_exist, initialize, scale_of};
 pub use text::text;
 

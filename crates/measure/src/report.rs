@@ -9,6 +9,7 @@
 
 mod bars;
 mod environment;
+mod exhibit;
 mod findings;
 mod html;
 mod model;
@@ -18,6 +19,7 @@ mod svg;
 mod waterfall;
 
 pub use environment::{Environment, Host, ServerFacts, timestamp};
+pub use exhibit::{Axis, AxisScale, Chart, Colour, Exhibit, Experiment, Mark, Point, Series, Table, Unit};
 pub use findings::{Glance, findings, glance};
 pub use html::escape;
 pub use model::{ConnectionSample, ConnectionSeries, Finding, PhaseTime, ProtocolSeries, Report, SCHEMA_VERSION, Tone};

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use pgusher_client::{Config, Connector};
 use pgusher_embedded::{Auth, Server};
 use pgusher_measure::failure::Step;
-use pgusher_measure::reconnect::{self, Error, Limit, Mode, Options, Protocol, Reconnect, Side, Target};
+use pgusher_measure::reconnect::{self, Error, Limit, Mode, Options, Protocol, Reconnect};
 use pgusher_measure::script::Script;
+use pgusher_measure::target::{Side, Target};
 
 fn connector(conninfo: &str) -> Connector {
     Connector::new(&Config::from_conninfo(conninfo).expect("conninfo")).expect("connector")

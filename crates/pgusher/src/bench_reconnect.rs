@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use pgusher_client::{Config, Connector};
-use pgusher_embedded::Server;
 use pgusher_measure::demo::server_facts;
-use pgusher_measure::manager_process::ManagerProcess;
-use pgusher_measure::reconnect::{self, Limit, Mode, Options, Protocol, Side, Target};
-use pgusher_measure::report::{Environment, Report, SCHEMA_VERSION, findings, page};
+use pgusher_measure::reconnect::{self, Limit, Mode, Options, Protocol};
+use pgusher_measure::report::{Environment, Report, findings, page};
 use pgusher_measure::script::Script;
 
 use crate::exit::Exit;
+use crate::place::{Place, TargetArgs};
 use crate::{files, interrupt};
 
 /// Static connections against a connection per transaction, direct and managed, in alternating rounds.
@@ -20,15 +18,8 @@ use crate::{files, interrupt};
 /// Without any URL it measures a private PostgreSQL and a connection manager of its own, both removed afterwards.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The server, measured directly: a connection string as libpq takes it.
-    #[arg(value_name = "CONNINFO")]
-    server: Option<String>,
-    /// The same as CONNINFO.
-    #[arg(short = 'd', long = "url", value_name = "CONNINFO", conflicts_with = "server")]
-    url: Option<String>,
-    /// The same database through a connection manager.
-    #[arg(long, value_name = "CONNINFO")]
-    through: Option<String>,
+    #[command(flatten)]
+    targets: TargetArgs,
     /// Clients, each with a thread of its own.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: u32,
@@ -124,16 +115,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         files::check(path, args.force)?;
     }
     let stop = interrupt::flag()?;
-    let mut place = Place::of(&args)?;
-    let direct_or_managed = place.targets.first().context("no server to measure")?;
-    let (mut connection, _) = direct_or_managed.connector.connect()?;
+    let mut place = Place::open(&args.targets, |server| server.max_connections(args.clients.saturating_add(100)))?;
+    let mut connection = place.connect()?;
     let mut environment = Environment::here();
     environment.server = server_facts(&mut connection).ok();
     let script = script(&args, &mut connection, place.is_private())?;
     connection.terminate().ok();
-    for target in &place.targets {
-        environment.targets.insert(target.side.to_string(), place.describe(target));
-    }
+    environment.targets = place.describe();
     let options = Options {
         clients: args.clients,
         connecting_at_once: args.jobs,
@@ -176,16 +164,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
 }
 
 fn report(result: reconnect::Reconnect, environment: Environment) -> Report {
-    let mut report = Report {
-        schema_version: SCHEMA_VERSION,
-        title: "Static connections and reconnecting".to_owned(),
-        environment,
-        findings: Vec::new(),
-        connections: Vec::new(),
-        protocols: Vec::new(),
-        reconnect: Some(result),
-        notes: Vec::new(),
-    };
+    let mut report = Report::new("Static connections and reconnecting", environment);
+    report.reconnect = Some(result);
     report.findings = findings(&report);
     report
 }
@@ -208,67 +188,4 @@ fn script(args: &Args, connection: &mut pgusher_client::Connection, private: boo
         None => reconnect::scale_of(connection)?,
     };
     Ok(Script::select_only(scale))
-}
-
-/// What is measured, and what must live as long as that.
-struct Place {
-    targets: Vec<Target>,
-    notes: Vec<String>,
-    _manager: Option<ManagerProcess>,
-    server: Option<Server>,
-}
-
-impl Place {
-    fn of(args: &Args) -> anyhow::Result<Self> {
-        let direct = args.server.as_ref().or(args.url.as_ref());
-        if direct.is_none() && args.through.is_none() {
-            return Self::private(args);
-        }
-        let mut targets = Vec::new();
-        for (side, conninfo) in [(Side::Direct, direct), (Side::Managed, args.through.as_ref())] {
-            if let Some(conninfo) = conninfo {
-                let connector = connector(conninfo)?;
-                connector.warnings().iter().for_each(|warning| eprintln!("pgusher: warning: {warning}"));
-                targets.push(Target { side, connector });
-            }
-        }
-        Ok(Self { targets, notes: Vec::new(), _manager: None, server: None })
-    }
-
-    fn private(args: &Args) -> anyhow::Result<Self> {
-        let server = Server::builder().max_connections(args.clients.saturating_add(100)).start()?;
-        let conninfo = format!("{} sslmode=disable", server.conninfo("postgres", "postgres"));
-        let mut targets = vec![Target { side: Side::Direct, connector: connector(&conninfo)? }];
-        let mut notes = Vec::new();
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let manager = match ManagerProcess::start(&program, &server.socket_conninfo("postgres", "postgres")) {
-            Ok(manager) => {
-                let connector = connector(&manager.conninfo("postgres", "postgres"))?;
-                targets.push(Target { side: Side::Managed, connector });
-                Some(manager)
-            }
-            Err(error) => {
-                notes.push(format!("the managed side was not measured: {error}"));
-                None
-            }
-        };
-        Ok(Self { targets, notes, _manager: manager, server: Some(server) })
-    }
-
-    fn is_private(&self) -> bool {
-        self.server.is_some()
-    }
-
-    /// Where a target is, without secrets.
-    fn describe(&self, target: &Target) -> String {
-        let config = target.connector.config();
-        let hosts: Vec<String> =
-            config.hosts.iter().map(|h| if h.is_tcp() { "TCP" } else { "Unix socket" }.to_owned()).collect();
-        let whose = if self.is_private() { "private server, " } else { "" };
-        format!("{whose}{}, sslmode={}", hosts.join(", "), config.tls.mode.name())
-    }
-}
-
-fn connector(conninfo: &str) -> anyhow::Result<Connector> {
-    Ok(Connector::new(&Config::from_conninfo(conninfo)?)?)
 }

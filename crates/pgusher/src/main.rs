@@ -6,6 +6,7 @@ mod demo;
 mod exit;
 mod files;
 mod interrupt;
+mod place;
 mod profile;
 mod serve;
 

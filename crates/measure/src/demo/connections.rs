@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pgusher_client::{Connector, Phase};
 
 use crate::failure::{Failure, Failures, Step};
-use crate::reconnect::Side;
 use crate::report::{ConnectionSample, ConnectionSeries, PhaseTime};
+use crate::target::Side;
 
 /// A row of a table by its key: what applications do first.
 pub(super) const STATEMENT: &str = "select abalance from pgbench_accounts where aid = 4711";

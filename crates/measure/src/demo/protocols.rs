@@ -7,8 +7,8 @@ use pgusher_client::{Connection, Connector, Reply, Result};
 
 use super::connections::STATEMENT;
 use crate::failure::{Failure, Failures, Step};
-use crate::reconnect::Side;
 use crate::report::ProtocolSeries;
+use crate::target::Side;
 
 /// The three protocols of a statement.
 #[derive(Debug, Clone, Copy)]

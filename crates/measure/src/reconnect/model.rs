@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::FailureCount;
 use crate::stats::{Distribution, Ratio, paired_ratio, quantile};
+use crate::target::Side;
 
 /// Whether clients keep their connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,30 +28,6 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Self::Static => "static",
             Self::Reconnect => "reconnect",
-        })
-    }
-}
-
-/// How the clients reach the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// Straight to PostgreSQL.
-    Direct,
-    /// Through the connection manager.
-    Managed,
-}
-
-impl Side {
-    /// Both, in the order of the report.
-    pub const ALL: [Self; 2] = [Self::Direct, Self::Managed];
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Direct => "direct",
-            Self::Managed => "managed",
         })
     }
 }

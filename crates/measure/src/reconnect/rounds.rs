@@ -6,24 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pgusher_client::Connector;
-
 use super::load::{self, Door, Limit, Outcome, Plan, Tally, Visit};
-use super::model::{Cell, FirstConnection, Mode, Protocol, Reconnect, Round, Settings, Side};
+use super::model::{Cell, FirstConnection, Mode, Protocol, Reconnect, Round, Settings};
 use super::session::ServerDoor;
 use crate::failure::{Failure, Step};
 use crate::script::Script;
+use crate::target::{Side, Target};
 
 /// Time for the backends of the last combination to go away before the next one begins.
 const SETTLE: Duration = Duration::from_millis(250);
-
-/// One side to measure.
-pub struct Target {
-    /// Which side it is.
-    pub side: Side,
-    /// How to connect to it.
-    pub connector: Connector,
-}
 
 /// What to do.
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::failure::{FailureCount, Step};
 use crate::stats::Distribution;
+use crate::target::Side;
 
 fn distribution(n: u64, median: f64) -> Distribution {
     Distribution {

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::model::{Cell, Mode, Reconnect, Side};
+use super::model::{Cell, Mode, Reconnect};
 use crate::stats::{Distribution, Ratio, count, micros, ratio_text};
+use crate::target::Side;
 
 const NAME: usize = 30;
 const VALUE: usize = 12;

@@ -2,8 +2,9 @@
 //! glance.
 
 use super::model::{ConnectionSeries, Finding, ProtocolSeries, Report, Tone};
-use crate::reconnect::{Mode, Reconnect, Side};
+use crate::reconnect::{Mode, Reconnect};
 use crate::stats::{Distribution, Interval, Ratio, count, micros, quantile, ratio_of_medians, ratio_text};
+use crate::target::Side;
 
 /// How two things of which less is better compare, in words.
 #[derive(Debug, Clone, Copy, PartialEq)]

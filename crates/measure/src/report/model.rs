@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::environment::Environment;
+use super::exhibit::Experiment;
 use crate::failure::FailureCount;
-use crate::reconnect::{Reconnect, Side};
+use crate::reconnect::Reconnect;
 use crate::stats::Summary;
+use crate::target::Side;
 
 /// Version of the data model, as `schema_version` in JSON.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -32,6 +34,29 @@ pub struct Report {
     pub reconnect: Option<Reconnect>,
     /// What could not be measured, and other things that a reader must know.
     pub notes: Vec<String>,
+}
+
+impl Report {
+    /// A report without results yet.
+    #[must_use]
+    pub fn new(title: impl Into<String>, environment: Environment) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            title: title.into(),
+            environment,
+            findings: Vec::new(),
+            connections: Vec::new(),
+            protocols: Vec::new(),
+            reconnect: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// The results that show themselves by exhibits, in the order of the report.
+    #[must_use]
+    pub fn experiments(&self) -> Vec<&dyn Experiment> {
+        Vec::new()
+    }
 }
 
 /// Whether a finding is good news.

@@ -7,8 +7,9 @@ use super::model::{ConnectionSeries, ProtocolSeries, Report, Tone};
 use super::scatter::scatter;
 use super::waterfall::{rows, side, waterfall};
 use crate::failure::FailureCount;
-use crate::reconnect::{Cell, Mode, Reconnect, Side};
+use crate::reconnect::{Cell, Mode, Reconnect};
 use crate::stats::{Distribution, Ratio, count, micros, quantile, ratio_text};
+use crate::target::Side;
 
 const STYLE: &str = include_str!("page.css");
 

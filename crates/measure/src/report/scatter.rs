@@ -3,8 +3,8 @@
 use super::model::ConnectionSeries;
 use super::svg::{Anchor, Drawing, Scale, both};
 use super::waterfall::side;
-use crate::reconnect::Side;
 use crate::stats::micros;
+use crate::target::Side;
 
 /// The plot; empty if there is nothing to plot.
 pub(super) fn scatter(series: &[ConnectionSeries]) -> String {

@@ -3,7 +3,8 @@
 use super::html::check;
 use super::*;
 use crate::failure::{FailureCount, Step};
-use crate::reconnect::{Side, tests as reconnect_tests};
+use crate::reconnect::tests as reconnect_tests;
+use crate::target::Side;
 
 fn series(side: Side, connect: f64) -> ConnectionSeries {
     let sample = |number: u32| {

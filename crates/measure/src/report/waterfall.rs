@@ -2,8 +2,8 @@
 
 use super::model::{ConnectionSample, ConnectionSeries};
 use super::svg::{Anchor, Drawing, Scale, both, text_width};
-use crate::reconnect::Side;
 use crate::stats::{micros, quantile};
+use crate::target::Side;
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]

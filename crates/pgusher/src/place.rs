@@ -1,0 +1,100 @@
+//! What an experiment is pointed at: a server, a manager in front of it, or a private pair of both.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use pgusher_client::{Config, Connection, Connector};
+use pgusher_embedded::{Builder, Server};
+use pgusher_measure::manager_process::ManagerProcess;
+use pgusher_measure::target::{Side, Target};
+
+/// Where to measure. Without any of these an experiment measures a private PostgreSQL and a connection manager of its own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TargetArgs {
+    /// The server, measured directly: a connection string as libpq takes it.
+    #[arg(value_name = "CONNINFO")]
+    server: Option<String>,
+    /// The same as CONNINFO.
+    #[arg(short = 'd', long = "url", value_name = "CONNINFO", conflicts_with = "server")]
+    url: Option<String>,
+    /// The same database through a connection manager, or any other proxy.
+    #[arg(long, value_name = "CONNINFO")]
+    through: Option<String>,
+}
+
+/// What is measured, and what must live as long as that.
+pub(crate) struct Place {
+    /// One or both sides.
+    pub(crate) targets: Vec<Target>,
+    /// What a reader must know of them.
+    pub(crate) notes: Vec<String>,
+    _manager: Option<ManagerProcess>,
+    server: Option<Server>,
+}
+
+impl Place {
+    /// The targets that were asked for. Where none was, a private server, made with `builder`, and a manager in front of it.
+    pub(crate) fn open(args: &TargetArgs, builder: impl FnOnce(Builder) -> Builder) -> anyhow::Result<Self> {
+        let direct = args.server.as_ref().or(args.url.as_ref());
+        if direct.is_none() && args.through.is_none() {
+            return Self::private(builder(Server::builder()));
+        }
+        let mut targets = Vec::new();
+        for (side, conninfo) in [(Side::Direct, direct), (Side::Managed, args.through.as_ref())] {
+            if let Some(conninfo) = conninfo {
+                let connector = connector(conninfo)?;
+                connector.warnings().iter().for_each(|warning| eprintln!("pgusher: warning: {warning}"));
+                targets.push(Target { side, connector });
+            }
+        }
+        Ok(Self { targets, notes: Vec::new(), _manager: None, server: None })
+    }
+
+    fn private(builder: Builder) -> anyhow::Result<Self> {
+        let server = builder.start()?;
+        let conninfo = format!("{} sslmode=disable", server.conninfo("postgres", "postgres"));
+        let mut targets = vec![Target { side: Side::Direct, connector: connector(&conninfo)? }];
+        let mut notes = Vec::new();
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let manager = match ManagerProcess::start(&program, &server.socket_conninfo("postgres", "postgres")) {
+            Ok(manager) => {
+                let connector = connector(&manager.conninfo("postgres", "postgres"))?;
+                targets.push(Target { side: Side::Managed, connector });
+                Some(manager)
+            }
+            Err(error) => {
+                notes.push(format!("the managed side was not measured: {error}"));
+                None
+            }
+        };
+        Ok(Self { targets, notes, _manager: manager, server: Some(server) })
+    }
+
+    /// A connection to the first target, to ask and to prepare with.
+    pub(crate) fn connect(&self) -> anyhow::Result<Connection> {
+        let target = self.targets.first().context("no server to measure")?;
+        Ok(target.connector.connect()?.0)
+    }
+
+    /// Whether the server is a private one, in which anything may be made.
+    pub(crate) fn is_private(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Where each side is, without secrets.
+    pub(crate) fn describe(&self) -> BTreeMap<String, String> {
+        self.targets.iter().map(|t| (t.side.to_string(), self.describe_one(t))).collect()
+    }
+
+    fn describe_one(&self, target: &Target) -> String {
+        let config = target.connector.config();
+        let hosts: Vec<String> =
+            config.hosts.iter().map(|h| if h.is_tcp() { "TCP" } else { "Unix socket" }.to_owned()).collect();
+        let whose = if self.is_private() { "private server, " } else { "" };
+        format!("{whose}{}, sslmode={}", hosts.join(", "), config.tls.mode.name())
+    }
+}
+
+fn connector(conninfo: &str) -> anyhow::Result<Connector> {
+    Ok(Connector::new(&Config::from_conninfo(conninfo)?)?)
+}
