@@ -12,6 +12,7 @@ use pgusher_session::Settings;
 use pgusher_session::plan::Reading;
 use pgusher_session::routine::Routine;
 use pgusher_session::settings::{Interned, Interner};
+use pgusher_session::statements::Known as KnownStatements;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -48,6 +49,8 @@ pub struct PoolEntry {
     pub sequences: Lesson,
     /// When a client has asked for it last, in no unit.
     wanted: AtomicU64,
+    /// What is known of its statements without asking a server.
+    pub(crate) statements: Mutex<KnownStatements>,
     /// What is known of the database; shared by its pools.
     known: Arc<Database>,
 }
@@ -234,6 +237,7 @@ impl Shared {
             refused: AtomicBool::new(false),
             sequences: Lesson::new(self.config.sequences),
             wanted: AtomicU64::new(self.turns.fetch_add(1, Ordering::Relaxed)),
+            statements: Mutex::default(),
             known: pools
                 .get(database)
                 .and_then(|users| users.values().next())
@@ -259,6 +263,7 @@ impl Shared {
             refused: AtomicBool::new(false),
             sequences: Lesson::new(self.config.sequences),
             wanted: AtomicU64::new(0),
+            statements: Mutex::default(),
             known: of.known.clone(),
         })
     }

@@ -415,10 +415,164 @@ fn pgbench_with_more_clients_than_connections() {
     let ended = program(&manager, "pgbench", db, &["-i", "-q", "-U", "postgres"]);
     assert!(ended.ok, "{}", ended.err);
     for mode in ["prepared", "extended", "simple"] {
-        // pgbench prepares with a call that blocks its thread, so each client has one of its own.
-        let args = ["-n", "-M", mode, "-c", "12", "-j", "12", "-t", "40", "-U", "postgres"];
+        // pgbench prepares with a call that blocks its thread, while other clients of the thread are in transactions.
+        let args = ["-n", "-M", mode, "-c", "12", "-j", "2", "-t", "40", "-U", "postgres"];
         let ended = program(&manager, "pgbench", db, &args);
         assert!(ended.ok && ended.out.contains("480/480"), "{mode}: {}{}", ended.out, ended.err);
     }
     assert!(backends(db, "true") <= 4);
+}
+
+#[test]
+fn what_is_known_is_prepared_without_a_server() {
+    let db = database("prepared_alone");
+    let manager = manager(server(), 1, 1);
+    let mut a = Client::new(&manager, db);
+    let mut b = Client::new(&manager, db);
+    let mut holder = Client::new(&manager, db);
+    a.query("create table t (a int); insert into t values (1)");
+    let described = begin().parse("s", "select a from t where a = $1").describe("s").sync().run(&mut a);
+    assert_eq!(described.tags, "1tTZ");
+    assert_eq!(begin().parse("n", "insert into t values (2)").describe("n").sync().run(&mut a).tags, "1tnZ");
+    // The only connection is taken.
+    holder.query("begin");
+    for _ in 0..2 {
+        let reply = begin().parse("x", "select a from t where a = $1").describe("x").sync().run(&mut b);
+        assert_eq!((&*reply.tags, reply.status), ("1tTZ", b'I'));
+        assert_eq!(begin().parse("", "insert into t values (2)").describe("").sync().run(&mut b).tags, "1tnZ");
+        // Several in a pipeline, and in one batch.
+        let two =
+            begin().parse("y", "insert into t values (2)").close("y").sync().close("x").close("none").flush().sync();
+        b.send(&two.0);
+        assert_eq!(b.reply().tags, "13Z");
+        assert_eq!(b.reply().tags, "33Z");
+    }
+    begin().parse("x", "select a from t where a = $1").sync().run(&mut b);
+    holder.query("commit");
+    let reply = begin().bind_with("x", &["1"]).execute().sync().run(&mut b);
+    assert_eq!((reply.value(), &*reply.tags), ("1", "2DCZ"));
+    assert_eq!(begin().bind("").execute().sync().run(&mut b).tags, "2CZ");
+    // A name that is taken, and what is not known, is for the server.
+    assert_eq!(begin().parse("x", "insert into t values (2)").sync().run(&mut b).state(), "42P05");
+    assert_eq!(begin().bind_with("x", &["1"]).execute().sync().run(&mut b).value(), "1");
+    assert_eq!(begin().describe("nothing").sync().run(&mut b).state(), "26000");
+    // One that is answered in part by nobody is undone, and sent.
+    let reply = begin().parse("z", "insert into t values (2)").describe("nothing").sync().run(&mut b);
+    assert_eq!((reply.state(), &*reply.tags), ("26000", "1EZ"));
+    assert_eq!(begin().close("z").sync().run(&mut b).tags, "3Z");
+    // The catalogs have changed.
+    holder.query("alter table t rename a to b");
+    assert_eq!(begin().parse("w", "select a from t where a = $1").sync().run(&mut b).state(), "42703");
+    holder.query("alter table t add a text");
+    let reply = begin().parse("w", "select a from t where a = $1").describe("w").sync().run(&mut b);
+    assert_eq!(reply.tags, "1tTZ");
+    // In pieces.
+    let bytes = begin().parse("v", "select a from t where a = $1").describe("v").sync().0;
+    for byte in bytes {
+        b.send(&[byte]);
+    }
+    assert_eq!(b.reply().tags, "1tTZ");
+}
+
+#[test]
+fn sql_finds_what_the_protocol_has_prepared() {
+    let db = database("sql_execute");
+    let manager = manager(server(), 1, 1);
+    let mut a = Client::new(&manager, db);
+    let mut b = Client::new(&manager, db);
+    for round in 0..3 {
+        begin().parse("s", "select 'a' || $1").sync().run(&mut a);
+        begin().parse("s", "select 'b' || $1").sync().run(&mut b);
+        assert_eq!(a.query("execute s ('1')").value(), "a1", "{round}");
+        assert_eq!(b.query("execute s ('2')").value(), "b2");
+        assert_eq!(a.query("explain execute s ('1')").state(), "");
+        assert_eq!(a.query("create table made as execute s ('x')").state(), "");
+        assert_eq!(a.query("select * from made; drop table made").value(), "ax");
+        // By the extended protocol, in a transaction, and in a pipeline.
+        for name in ["", "e"] {
+            let reply = begin().parse(name, "execute s ('3')").describe(name).bind(name).execute().sync().run(&mut a);
+            assert_eq!((reply.value(), &*reply.tags), ("a3", "1tT2DCZ"));
+            let reply = begin().parse(name, "execute s ('3')").bind(name).execute().close(name).sync().run(&mut b);
+            assert_eq!((reply.value(), &*reply.tags), ("b3", "12DC3Z"));
+            begin().close(name).sync().run(&mut a);
+        }
+        a.query("begin");
+        assert_eq!(a.query("execute s ('4')").value(), "a4");
+        a.query("commit");
+        a.send(&begin().query("select 1").query("execute s ('5')").0);
+        assert_eq!((a.reply().value(), a.reply().value()), ("1", "a5"));
+        // PREPARE finds the name taken; what is closed is gone.
+        assert_eq!(a.query("prepare s as select 1").state(), "42P05");
+        a.query("begin");
+        a.query("execute s ('6')");
+        begin().close("s").sync().run(&mut a);
+        assert_eq!(a.query("execute s ('7')").state(), "26000");
+        a.query("rollback");
+        assert_eq!(a.query("execute s ('8')").state(), "26000");
+        assert_eq!(b.query("execute s ('9')").value(), "b9");
+        begin().close("s").sync().run(&mut b);
+        assert!(b.query("select count(*) from pg_prepared_statements where name !~ 'pgusher_'").value() == "0");
+    }
+}
+
+#[test]
+fn names_are_discarded_in_the_middle_of_a_pipeline() {
+    let db = database("discard_pipeline");
+    let manager = manager(server(), 1, 1);
+    let mut a = Client::new(&manager, db);
+    for round in 0..3 {
+        for sql in ["deallocate all", "DISCARD ALL"] {
+            begin().parse("s", "select 'old'").parse("t", "select 't'").sync().run(&mut a);
+            let batch = begin().parse("", sql).bind("").execute().parse("s", "select 'new'").bind("s").execute();
+            let reply = batch.sync().run(&mut a);
+            assert_eq!((reply.value(), &*reply.tags), ("new", "12C12DCZ"), "{round} {sql}");
+            assert_eq!(begin().bind("s").execute().sync().run(&mut a).value(), "new");
+            assert_eq!(begin().bind("t").execute().sync().run(&mut a).state(), "26000");
+            begin().close("s").sync().run(&mut a);
+        }
+        // It fails, or is never read.
+        begin().parse("s", "select 'old'").sync().run(&mut a);
+        let reply = begin()
+            .parse("", "select 1/0")
+            .bind("")
+            .execute()
+            .parse("", "deallocate all")
+            .bind("")
+            .execute()
+            .parse("u", "select 'u'")
+            .sync()
+            .run(&mut a);
+        assert_eq!((reply.state(), &*reply.tags), ("22012", "1EZ"));
+        assert_eq!(begin().bind("s").execute().sync().run(&mut a).value(), "old");
+        assert_eq!(begin().bind("u").execute().sync().run(&mut a).state(), "26000");
+        let reply = begin().parse("", "select 1/0").bind("").execute().parse("", "deallocate s").sync().run(&mut a);
+        assert_eq!(reply.state(), "22012");
+        assert_eq!(begin().bind("s").execute().sync().run(&mut a).value(), "old");
+        a.query("begin");
+        let reply = begin().parse("", "discard all").bind("").execute().sync().run(&mut a);
+        assert_eq!(reply.state(), "25001");
+        a.query("rollback");
+        assert_eq!(begin().bind("s").execute().sync().run(&mut a).value(), "old");
+        begin().close("s").sync().run(&mut a);
+    }
+}
+
+#[test]
+fn long_names() {
+    let db = database("long_names");
+    let manager = manager(server(), 1, 2);
+    let mut a = Client::new(&manager, db);
+    let mut b = Client::new(&manager, db);
+    for length in [63, 64, 600, 800, 1200, 3000] {
+        let name = format!("{length:_>length$}");
+        assert_eq!(begin().parse(&name, "select 'long'").sync().run(&mut a).tags, "1Z", "{length}");
+        b.query("select 1");
+        assert_eq!(begin().bind(&name).execute().sync().run(&mut a).value(), "long", "{length}");
+        assert_eq!(begin().close(&name).sync().run(&mut a).tags, "3Z");
+    }
+    let long = format!("select '{}'", "x".repeat(20_000));
+    begin().parse("s", "select 's'").sync().run(&mut a);
+    assert_eq!(begin().parse("l", &long).sync().run(&mut a).tags, "1Z");
+    assert_eq!(begin().bind("l").execute().sync().run(&mut a).tags, "2DCZ");
+    assert_eq!(begin().bind("s").execute().sync().run(&mut a).value(), "s");
 }

@@ -33,18 +33,21 @@ enum Entry {
     Sync,
     /// So many CopyDone or CopyFail that were sent before the server said that it reads COPY data. They owe nothing.
     CopyEnd(u32),
-    /// A Parse or Close with a mark.
+    /// A Parse, Describe or Close with a mark.
     Marked(Mark),
     /// Messages of our own up to and with a ReadyForQuery. `ends`: what they report of settings, and their ReadyForQuery, are for
-    /// the client, who has not been given the one before.
-    Own { ends: bool },
+    /// the client, who has not been given the one before. `needed`: what
+    /// follows relies on them.
+    Own { ends: bool, needed: bool },
 }
 
-/// What is special about a Parse or Close.
+/// What is special about a Parse, Describe or Close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// The client's, sent to the server; its end is to be told.
+    /// The client's Parse or Close, sent to the server; its end is to be told.
     Passed,
+    /// The client's Describe of a statement, sent to the server; its end is to be told.
+    Described,
     /// Our own, sent to the server: the client does not see the reply. It does see the error. It may also be a Bind, or an
     /// Execute of a command that gives no rows.
     Own,
@@ -210,7 +213,13 @@ impl Ledger {
     /// its own unit, whose ReadyForQuery was kept from it: then it is given theirs, and what they report of settings. Only to be
     /// called while the connection is [quiet](Self::is_quiet), or [clean but for such](Self::is_clean_but_for_own).
     pub fn own(&mut self, ends: bool) {
-        self.owed.push_back(Entry::Own { ends });
+        self.owed.push_back(Entry::Own { ends, needed: true });
+        self.units = self.units.wrapping_add(1);
+    }
+
+    /// As [`own`](Self::own), for messages that may fail: nobody is told of it.
+    pub fn own_attempt(&mut self) {
+        self.owed.push_back(Entry::Own { ends: false, needed: false });
         self.units = self.units.wrapping_add(1);
     }
 
@@ -221,13 +230,19 @@ impl Ledger {
             && self.owed.iter().all(|entry| matches!(entry, Entry::Own { .. }))
     }
 
+    /// Does the server's next reply belong to a Describe with a mark? To be asked when the reply is there.
+    #[inline]
+    pub fn is_described(&mut self) -> bool {
+        matches!(self.front(), Some(Entry::Marked(Mark::Described)))
+    }
+
     /// The server discards what it is sent, up to a Sync that has not been sent yet.
     #[inline]
     pub fn is_discarding(&self) -> bool {
         self.discarding
     }
 
-    /// Books a Parse or Close with a mark. Not to be called while the server [discards](Self::is_discarding).
+    /// Books a Parse, Describe or Close with a mark. Not to be called while the server [discards](Self::is_discarding).
     pub fn marked(&mut self, mark: Mark) {
         self.copy_is_over();
         self.batch_open = true;
@@ -328,8 +343,8 @@ impl Ledger {
 
     #[inline]
     fn settle(&mut self, tag: u8, status: TxStatus) -> Result<Verdict, Unexpected> {
-        if let Some(Entry::Own { ends }) = self.owed.front() {
-            return Ok(self.settle_own(tag, status, *ends));
+        if let Some(Entry::Own { ends, needed }) = self.owed.front() {
+            return Ok(self.settle_own(tag, status, *ends, *needed));
         }
         match tag {
             backend::DATA_ROW | backend::COPY_DATA => {
@@ -348,12 +363,13 @@ impl Ledger {
                         return Ok(self.own_mark_done());
                     }
                     Some(Entry::Query) => {}
+                    Some(Entry::Marked(Mark::Described)) if tag == backend::ROW_DESCRIPTION => self.described(),
                     _ => return Err(Unexpected { tag }),
                 }
             }
             backend::PARSE_COMPLETE | backend::CLOSE_COMPLETE => match self.front() {
                 Some(Entry::Extended(_)) => self.complete_one(),
-                Some(Entry::Marked(mark)) => {
+                Some(Entry::Marked(mark)) if mark != Mark::Described => {
                     self.owed.pop_front();
                     self.skip_copy_ends();
                     self.events.push(Event::Done);
@@ -366,6 +382,7 @@ impl Ledger {
             backend::BIND_COMPLETE | backend::NO_DATA | backend::PORTAL_SUSPENDED => match self.front() {
                 Some(Entry::Extended(_)) => self.complete_one(),
                 Some(Entry::Marked(Mark::Own)) if tag == backend::BIND_COMPLETE => return Ok(self.own_mark_done()),
+                Some(Entry::Marked(Mark::Described)) if tag == backend::NO_DATA => self.described(),
                 _ => return Err(Unexpected { tag }),
             },
             backend::ERROR_RESPONSE => self.failed(),
@@ -388,7 +405,13 @@ impl Ledger {
         Ok(Verdict::Pass)
     }
 
-    fn settle_own(&mut self, tag: u8, status: TxStatus, ends: bool) -> Verdict {
+    fn described(&mut self) {
+        self.owed.pop_front();
+        self.skip_copy_ends();
+        self.events.push(Event::Done);
+    }
+
+    fn settle_own(&mut self, tag: u8, status: TxStatus, ends: bool, needed: bool) -> Verdict {
         match tag {
             backend::READY_FOR_QUERY => {
                 self.owed.pop_front();
@@ -398,7 +421,7 @@ impl Ledger {
                     return Verdict::Pass;
                 }
             }
-            backend::ERROR_RESPONSE => self.own_failed = true,
+            backend::ERROR_RESPONSE => self.own_failed |= needed,
             backend::NOTIFICATION_RESPONSE => return Verdict::Pass,
             backend::PARAMETER_STATUS if ends => return Verdict::Pass,
             _ => {}
@@ -746,6 +769,39 @@ mod tests {
         assert_eq!(ledger.received(b'S', idle), Ok(Verdict::Pass));
         assert_eq!(ledger.received(b'Z', idle), Ok(Verdict::Pass));
         assert!(ledger.is_clean());
+    }
+
+    #[test]
+    fn own_messages_that_may_fail() {
+        let mut ledger = Ledger::new();
+        ledger.own_attempt();
+        for tag in b"3EZ" {
+            assert_eq!(ledger.received(*tag, TxStatus::Failed), Ok(Verdict::Swallow), "{}", *tag as char);
+        }
+        assert!(!ledger.take_own_failed() && ledger.is_quiet() && ledger.status() == TxStatus::Failed);
+    }
+
+    #[test]
+    fn a_described_statement() {
+        let idle = TxStatus::Idle;
+        for (last, verdict) in [(b'T', true), (b'n', true), (b'E', true), (b'C', false), (b'1', false), (b's', false)] {
+            let mut ledger = Ledger::new();
+            ledger.marked(Mark::Given(Given::Parse));
+            ledger.marked(Mark::Described);
+            ledger.sent(b'S');
+            assert!(ledger.is_described());
+            assert_eq!(std::mem::take(ledger.events()), [Event::Give(Given::Parse)]);
+            if last != b'E' {
+                assert_eq!(ledger.received(b't', idle), Ok(Verdict::Pass));
+            }
+            assert_eq!(ledger.received(last, idle).is_ok(), verdict, "{}", last as char);
+            if verdict {
+                let event = if last == b'E' { Event::Failed } else { Event::Done };
+                assert_eq!(std::mem::take(ledger.events()), [event]);
+                assert_eq!(ledger.received(b'Z', idle), Ok(Verdict::Pass));
+                assert!(ledger.is_clean());
+            }
+        }
     }
 
     #[test]

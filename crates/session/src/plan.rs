@@ -76,6 +76,10 @@ pub struct Plan {
     pub discards: bool,
     /// It runs a statement that was prepared under this name.
     pub executes: Option<Box<str>>,
+    /// Prepared statements that it names, in EXECUTE or PREPARE.
+    pub names: Box<[Box<str>]>,
+    /// It discards all prepared statements, if it succeeds.
+    pub forgets: bool,
     /// It changes what new sessions begin with (ALTER ROLE ... SET).
     pub defaults: bool,
     /// It may define functions.
@@ -102,6 +106,12 @@ impl Plan {
     #[must_use]
     pub fn unknown_text(text: &[u8]) -> Self {
         Self { placeholders: dotted_names(text), ..Self::unknown() }
+    }
+
+    fn name(&mut self, name: &str) {
+        let mut names = std::mem::take(&mut self.names).into_vec();
+        names.push(name.into());
+        self.names = names.into();
     }
 
     /// Is there anything that counts only when the server has completed it?
@@ -305,6 +315,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             actions.push(Action::DiscardAll);
             plan.ends = Aspects::ALL;
             plan.discards = true;
+            plan.forgets = true;
             plan.stirs = true;
         }
         Effect::Discard(Discard::Plans) => {}
@@ -313,18 +324,23 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.ends |= Aspects::TEMPORARY;
             plan.stirs = true;
         }
-        Effect::Prepare { .. } => plan.doubts |= Aspects::PREPARED,
+        Effect::Prepare { name, .. } => {
+            plan.doubts |= Aspects::PREPARED;
+            plan.name(name);
+        }
         Effect::Execute { name } => {
             // It does what the statement does that was prepared.
             plan.doubts |= Aspects::ALL.without(Aspects::PREPARED);
             plan.stirs = true;
             plan.executes = Some(name.clone());
             plan.sequences |= Sequences::UNKNOWN;
+            plan.name(name);
         }
         Effect::Deallocate(name) => {
             plan.ends |= Aspects::PREPARED;
             plan.discards = true;
             plan.stirs |= name.is_none();
+            plan.forgets |= name.is_none();
         }
         Effect::Declare { hold, .. } => {
             if *hold {
@@ -637,6 +653,20 @@ mod tests {
         assert!(sequences("do $$ begin perform nextval('s'); end $$").advances);
         assert!(sequences("do $$ begin insert into t values (1); end $$").advances);
         assert!(sequences("do $$ begin perform lastval(); end $$").reads());
+    }
+
+    #[test]
+    fn names_of_prepared_statements() {
+        let names = |text: &str| plan(text).map(|p| p.names.join(",")).unwrap_or_default();
+        assert_eq!(names("execute a"), "a");
+        assert_eq!(names("explain execute \"B\" (1)"), "B");
+        assert_eq!(names("explain analyze execute b (1)"), "b");
+        assert_eq!(names("create table t as execute c"), "c");
+        assert_eq!(names("execute a; prepare b as select 1"), "a,b");
+        assert_eq!(names("deallocate a"), "");
+        for (text, forgets) in [("deallocate all", true), ("discard all", true), ("deallocate a", false)] {
+            assert_eq!(plan(text).expect("a plan").forgets, forgets, "{text}");
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@ use super::client::Client;
 use super::listening::{self, Ears};
 use super::sequences;
 use super::server::Server;
-use super::statements::Edit;
+use super::statements::{Edit, forget_all};
+use crate::shared::PoolEntry;
 use pgusher_session::live::{self, Live, Track};
 use pgusher_session::plan::{Action, Plan, Read, Reading};
 use pgusher_session::statements::Library;
@@ -63,6 +64,13 @@ impl Client {
         self.more.as_ref().and_then(|more| more.track.as_deref())
     }
 
+    /// What its settings have to do with the meaning of a statement.
+    #[inline]
+    pub(super) fn planning(&self) -> u64 {
+        let settings = self.settings.as_ref().map_or(0, |settings| settings.planning());
+        settings ^ self.track().map_or(0, Track::local)
+    }
+
     /// Does the client keep its server for as long as it lives, as far as can be told?
     pub(super) fn is_bound(&self) -> bool {
         self.pins.is_lasting() || self.has_long_statement()
@@ -92,8 +100,16 @@ pub(super) fn reading(client: &Client, server: &Server, text: &[u8]) -> Option<R
     if unknown || client.track().is_some_and(|track| track.local() != 0) {
         return None;
     }
+    reading_in(client, &server.pool, text)
+}
+
+/// The same between transactions.
+pub(super) fn reading_in(client: &Client, pool: &PoolEntry, text: &[u8]) -> Option<Reading> {
+    if text.is_ascii() && memchr::memchr(b'\\', text).is_none() {
+        return Some(Reading::default());
+    }
     let (strings, apart) = client.settings.as_ref()?.reading();
-    let default = server.pool.reading();
+    let default = pool.reading();
     Some(Reading {
         standard_strings: strings.unwrap_or(default.standard_strings),
         ascii_apart: apart.unwrap_or(default.ascii_apart),
@@ -257,13 +273,14 @@ const LARGE_OBJECTS: [u32; 14] = [715, 764, 767, 952, 953, 954, 955, 956, 957, 9
 impl Core {
     /// An Execute is about to be sent.
     #[inline]
-    pub(super) fn execute_seen(&mut self, client: u32, server: u32, head: &Head<'_>) {
+    pub(super) fn execute_seen(&mut self, client: u32, server: u32, head: &Head<'_>) -> Edit {
         let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
-            return;
+            return Edit::Keep;
         };
         if s.ledger.is_discarding() {
-            return;
+            return Edit::Keep;
         }
+        let mut forgets = false;
         if !head.body.contains(&0) {
             // A portal with so long a name is not followed, nor what it sets.
             c.pins |= Pins::SETTING;
@@ -271,13 +288,19 @@ impl Core {
         } else if let Some(more) = c.more.as_ref().filter(|more| more.old_portals || !more.portals.is_empty()) {
             let portal = head.body.split(|b| *b == 0).next().unwrap_or_default();
             match more.portals.get(portal).cloned() {
-                Some(plan) => note(c, s, &plan),
+                Some(plan) => {
+                    forgets = plan.forgets && head.is_complete() && c.own.is_some();
+                    let discards = c.discards;
+                    note(c, s, &plan);
+                    c.discards = discards || (c.discards && !forgets);
+                }
                 None if more.old_portals => note_unknown(c, s),
                 None => {}
             }
         }
         s.sent_steps += 1;
         s.ledger.sent(head.tag);
+        if forgets { forget_all(c, s, head, &mut self.patch) } else { Edit::Keep }
     }
 
     /// A FunctionCall is about to be sent.

@@ -81,12 +81,17 @@ impl Core {
                     return;
                 };
                 c.blocked = true;
-                if let State::Seated { server } = c.state {
-                    // The answer to a question of our own is not for the client.
-                    let seated = |s: &super::Server| matches!(s.state, ServerState::Seated { .. });
-                    if self.servers.get(server as usize).is_some_and(seated) {
-                        self.out.push_back(Output::Pause(ConnId::Server(server)));
+                match c.state {
+                    State::Seated { server } => {
+                        // The answer to a question of our own is not for the client.
+                        let seated = |s: &super::Server| matches!(s.state, ServerState::Seated { .. });
+                        if self.servers.get(server as usize).is_some_and(seated) {
+                            self.out.push_back(Output::Pause(ConnId::Server(server)));
+                        }
                     }
+                    // It is answered without a server.
+                    State::Idle => self.out.push_back(Output::Pause(ConnId::Client(slot))),
+                    _ => {}
                 }
             }
             ConnId::Server(slot) => {
@@ -110,8 +115,10 @@ impl Core {
                     return;
                 };
                 c.blocked = false;
-                if let State::Seated { server } = c.state {
-                    self.out.push_back(Output::Resume(ConnId::Server(server)));
+                match c.state {
+                    State::Seated { server } => self.out.push_back(Output::Resume(ConnId::Server(server))),
+                    State::Idle => self.out.push_back(Output::Resume(ConnId::Client(slot))),
+                    _ => {}
                 }
                 self.send_notes_at_rest(slot);
             }

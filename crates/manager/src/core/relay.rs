@@ -26,11 +26,11 @@ fn client_need(tag: u8) -> usize {
         // A text that is longer is not shared.
         frontend::PARSE => 12 * 1024,
         // Two names.
-        frontend::BIND | frontend::DESCRIBE | frontend::CLOSE => 512,
+        frontend::BIND | frontend::DESCRIBE | frontend::CLOSE | frontend::EXECUTE => 2048,
         // A text that is longer is not read: what it has done is asked of the server.
         frontend::QUERY => 12 * 1024,
-        // A name, or the number of a function.
-        frontend::EXECUTE | frontend::FUNCTION_CALL => 512,
+        // The number of a function.
+        frontend::FUNCTION_CALL => 512,
         _ => 0,
     }
 }
@@ -79,6 +79,7 @@ impl Core {
         let mut pos = 0;
         let mut run = 0;
         let mut composed = self.begin_composing();
+        let mut given = 0;
         loop {
             let Some(client) = self.clients.get_mut(slot as usize) else {
                 return;
@@ -119,6 +120,16 @@ impl Core {
                         _ => {}
                     }
                     let (tag, begin) = (head.tag, head.start);
+                    let is_alone = matches!(tag, frontend::PARSE | frontend::DESCRIBE | frontend::CLOSE);
+                    if is_alone && self.shares && client.discard == Discard::Nothing && !client.blocked {
+                        if let Some(end) = self.answer_alone(slot, buf, begin, &mut given) {
+                            (pos, run) = (end, end);
+                            continue;
+                        }
+                    }
+                    let Some(client) = self.clients.get_mut(slot as usize) else {
+                        return;
+                    };
                     if client.discard != Discard::Nothing {
                         run = pos;
                         self.discard(slot, tag);
@@ -163,10 +174,7 @@ impl Core {
                 frontend::PARSE | frontend::BIND | frontend::DESCRIBE | frontend::CLOSE if self.shares => {
                     self.translate(slot, server, &head)
                 }
-                frontend::EXECUTE if self.shares => {
-                    self.execute_seen(slot, server, &head);
-                    Edit::Keep
-                }
+                frontend::EXECUTE if self.shares => self.execute_seen(slot, server, &head),
                 frontend::FUNCTION_CALL if self.shares => self.function_call_seen(slot, server, &head),
                 frontend::TERMINATE => {
                     self.forward(ConnId::Server(server), source, buf, run..head.start, composed);
@@ -324,6 +332,9 @@ impl Core {
                     Some(s) => status = s,
                     None => return self.broken_server(slot),
                 }
+            }
+            if matches!(head.tag, backend::PARAMETER_DESCRIPTION | backend::ROW_DESCRIPTION | backend::NO_DATA) {
+                server.sketch(&head);
             }
             let verdict = match server.ledger.received(head.tag, status) {
                 Ok(verdict) => verdict,
@@ -496,8 +507,14 @@ impl Core {
             [b'S', b'E', b'L', b'E', ..] | [b'I', b'N', b'S', ..] | [b'U', b'P', ..] | [b'D', b'E', b'L', ..] => {}
             [b'B', b'E', b'G', ..] | [b'C', b'O', ..] => {}
             tag if tag.starts_with(b"DEALLOCATE ALL\0") || tag.starts_with(b"DISCARD ALL\0") => {
-                if let Some(s) = self.servers.get_mut(slot as usize) {
-                    s.shelf.clear();
+                let Some(s) = self.servers.get_mut(slot as usize) else {
+                    return;
+                };
+                s.shelf.clear();
+                if s.discards_booked > 0 {
+                    // They are forgotten already.
+                    s.discards_booked -= 1;
+                    return;
                 }
                 if let Some(own) = self.clients.get_mut(client as usize).and_then(|c| c.own.as_mut()) {
                     own.forget_names();

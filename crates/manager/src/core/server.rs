@@ -91,6 +91,11 @@ pub struct Server {
     pub(super) blocked: bool,
     /// The prepared statements that it has.
     pub(super) shelf: Shelf,
+    /// The server's description of a statement, as far as it has come, and whether that is all of it.
+    pub(super) sketch: Vec<u8>,
+    pub(super) sketched: bool,
+    /// Executes of DISCARD ALL and the like that are under way and have been counted already.
+    pub(super) discards_booked: u32,
     /// Names of statements that must be removed before another client gets it.
     pub(super) litter: Vec<Box<[u8]>>,
     /// Its transaction may have changed what names and constants stand for.
@@ -197,6 +202,9 @@ impl Core {
             cancels: 0,
             blocked: false,
             shelf: Shelf::default(),
+            sketch: Vec::new(),
+            sketched: false,
+            discards_booked: 0,
             litter: Vec::new(),
             stirred: false,
             defining: false,

@@ -58,8 +58,10 @@ impl Library {
             return (statement.clone(), true);
         }
         let Gist { plan, ends, advances } = self.gist(tail, reading);
-        if !usual || is_of_its_moment(tail) {
-            // Its constants are read when it is parsed: another one's are too old. Or the text means something else elsewhere.
+        let names = plan.as_ref().is_some_and(|plan| !plan.names.is_empty());
+        if !usual || names || is_of_its_moment(tail) {
+            // Its constants are read when it is parsed: another one's are too old. Or the text means something else elsewhere,
+            // as the name in EXECUTE does.
             self.private += 1;
             let mut hasher = self.secret;
             hasher.write_u128(key.0);
@@ -76,6 +78,12 @@ impl Library {
         }
         self.tidy();
         (statement, seen)
+    }
+
+    /// The key of the statement with this text and these types, if it is one that all libraries know by the same key. It does
+    /// not count as asked for.
+    pub fn find(&self, tail: &[u8], reading: Option<Reading>) -> Option<Key> {
+        (reading == Some(Reading::default())).then(|| self.key(tail))
     }
 
     fn gist(&mut self, tail: &[u8], reading: Option<Reading>) -> Gist {
@@ -125,6 +133,20 @@ mod tests {
         assert_ne!(a.key.under(1), a.key);
         let name = a.key.name();
         assert!(name.starts_with(b"pgusher_") && name[8..].iter().all(u8::is_ascii_hexdigit));
+    }
+
+    #[test]
+    fn texts_that_name_statements_are_not_shared() {
+        let mut library = library();
+        for text in ["execute a\0\0\0", "prepare a as select 1\0\0\0"] {
+            let (a, _) = library.statement(text.as_bytes(), Some(Reading::default()));
+            let (b, seen) = library.statement(text.as_bytes(), Some(Reading::default()));
+            assert!(a.key != b.key && !seen);
+            assert_ne!(library.find(text.as_bytes(), Some(Reading::default())), Some(a.key));
+        }
+        let (a, _) = library.statement(b"select 1\0\0\0", Some(Reading::default()));
+        assert_eq!(library.find(b"select 1\0\0\0", Some(Reading::default())), Some(a.key));
+        assert_eq!(library.find(b"select 1\0\0\0", None), None);
     }
 
     #[test]

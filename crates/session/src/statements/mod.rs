@@ -8,6 +8,7 @@
 //! A Parse is booked when it is sent, and may fail, or be discarded because of an error in front of it. Each leaves a [`Note`],
 //! in the order of the [ledger's](crate::ledger) marks, that says how to take it back.
 
+mod known;
 mod library;
 mod own;
 mod shelf;
@@ -16,6 +17,7 @@ mod text;
 use crate::plan::Plan;
 use std::sync::Arc;
 
+pub use known::Known;
 pub use library::Library;
 pub use own::{Change, MAX_NAME, Own, Unnamed};
 pub use shelf::{Note, Placed, Presence, Shelf, Slot};

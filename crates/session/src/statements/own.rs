@@ -43,6 +43,15 @@ impl Own {
         self.named.get(short(name))
     }
 
+    /// The statement with this name, or the unnamed one if the name is empty.
+    pub fn find(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        match (&self.unnamed, name) {
+            (Unnamed::Statement(statement), b"") => Some(statement),
+            (_, b"") => None,
+            _ => self.get(name),
+        }
+    }
+
     /// Has it any statement with a name?
     pub fn has_names(&self) -> bool {
         !self.named.is_empty()
@@ -70,10 +79,26 @@ impl Own {
         Change::Unnamed { before: std::mem::replace(&mut self.unnamed, unnamed) }
     }
 
-    /// DEALLOCATE ALL, DISCARD ALL: names are forgotten.
-    pub fn forget_names(&mut self) {
-        self.named = HashMap::new();
+    /// DEALLOCATE ALL, DISCARD ALL: names are forgotten. Returns how to take it back.
+    pub fn forget_names(&mut self) -> Change {
         self.bytes = 0;
+        Change::All { before: std::mem::take(&mut self.named).into_iter().collect() }
+    }
+
+    /// Takes a change back. To be called for the latest of several first.
+    pub fn take_back(&mut self, change: Change) {
+        match change {
+            Change::Nothing => {}
+            Change::Name { name, before } => {
+                self.set(&name, before);
+            }
+            Change::Unnamed { before } => self.unnamed = before,
+            Change::All { before } => {
+                for (name, statement) in before {
+                    self.set(&name, Some(statement));
+                }
+            }
+        }
     }
 }
 
@@ -93,6 +118,11 @@ pub enum Change {
     Unnamed {
         /// By this one.
         before: Unnamed,
+    },
+    /// All names were removed.
+    All {
+        /// They, and what they stood for.
+        before: Vec<(Box<[u8]>, Arc<Statement>)>,
     },
 }
 
@@ -117,7 +147,9 @@ mod tests {
         assert!(!own.is_full());
         own.set(&name, before);
         assert!(own.is_full());
-        own.forget_names();
+        let change = own.forget_names();
         assert!(!own.is_full() && own.bytes == 0);
+        own.take_back(change);
+        assert!(own.is_full());
     }
 }

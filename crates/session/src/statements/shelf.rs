@@ -17,6 +17,8 @@ pub enum Placed {
     Unnamed,
     /// What the server remembers of sequences was discarded.
     Sequences,
+    /// Nothing, but the server was asked to describe a statement when the catalogs were in this state.
+    Described(Key, u32),
 }
 
 /// What a mark in the ledger stands for.
@@ -27,7 +29,7 @@ pub struct Note {
     /// For the server.
     pub placed: Placed,
     /// The batch that it belongs to.
-    batch: u32,
+    pub batch: u32,
 }
 
 /// A statement on a server.
@@ -42,7 +44,12 @@ pub struct Slot {
     era: u32,
     /// The server has said that it is here.
     settled: bool,
+    /// When its description was asked for last, in seconds.
+    described: Option<u64>,
 }
+
+/// A description is looked at so often, in seconds.
+const DESCRIBED_EVERY: u64 = 10;
 
 /// The statements that a server has.
 #[derive(Debug, Default)]
@@ -79,27 +86,43 @@ impl Shelf {
     /// Is the statement here, parsed in the catalogs' present state? It counts as used.
     #[inline]
     pub fn look(&mut self, key: Key, version: u32) -> Presence {
-        match self.prepared.get_mut(&key) {
-            Some(slot) => {
-                self.clock += 1;
-                slot.used = self.clock;
-                let certain = slot.settled || slot.batch == self.batch;
-                if slot.version == version && slot.era == self.era && certain {
-                    Presence::Here
-                } else {
-                    Presence::Stale
-                }
-            }
-            None => Presence::Missing,
+        self.find(key, version).map_or(Presence::Missing, |(_, presence)| presence)
+    }
+
+    /// As [`look`](Self::look), for a Describe. Is what the server says of it to be looked at as well? Not each time. `now` is in
+    /// seconds.
+    pub fn look_to_describe(&mut self, key: Key, version: u32, now: u64) -> (Presence, bool) {
+        let Some((slot, presence)) = self.find(key, version) else { return (Presence::Missing, false) };
+        let due = presence == Presence::Here && slot.described.is_none_or(|last| now >= last + DESCRIBED_EVERY);
+        if due {
+            slot.described = Some(now);
         }
+        (presence, due)
+    }
+
+    #[inline]
+    fn find(&mut self, key: Key, version: u32) -> Option<(&mut Slot, Presence)> {
+        let slot = self.prepared.get_mut(&key)?;
+        self.clock += 1;
+        slot.used = self.clock;
+        let certain = slot.settled || slot.batch == self.batch;
+        let here = slot.version == version && slot.era == self.era && certain;
+        Some((slot, if here { Presence::Here } else { Presence::Stale }))
     }
 
     /// A statement is put here.
     pub fn put(&mut self, key: Key, version: u32) -> Placed {
         self.clock += 1;
-        let slot = Slot { version, used: self.clock, batch: self.batch, era: self.era, settled: false };
+        let slot =
+            Slot { version, used: self.clock, batch: self.batch, era: self.era, settled: false, described: None };
         self.prepared.insert(key, slot);
         Placed::Put(key)
+    }
+
+    /// The state of the catalogs in which a statement of this batch was parsed; `None` if what it means may have changed since.
+    pub fn parsed_in(&self, key: Key, batch: u32) -> Option<u32> {
+        let slot = self.prepared.get(&key)?;
+        (slot.settled && slot.batch == batch && slot.era == self.era).then_some(slot.version)
     }
 
     /// A statement is removed.
@@ -165,6 +188,7 @@ impl Shelf {
         self.notes.iter().filter(|n| n.batch != self.batch).any(|n| match &n.change {
             Change::Nothing => false,
             Change::Name { name: other, .. } => **other == *own::short(name),
+            Change::All { .. } => !name.is_empty(),
             Change::Unnamed { .. } => name.is_empty(),
         })
     }
@@ -173,7 +197,7 @@ impl Shelf {
     pub fn is_unsettled(&self, key: Key) -> bool {
         self.notes.iter().filter(|n| n.batch != self.batch).any(|n| match n.placed {
             Placed::Put(other) | Placed::Removed(other, _) => other == key,
-            Placed::Nothing | Placed::Unnamed | Placed::Sequences => false,
+            Placed::Nothing | Placed::Unnamed | Placed::Described(..) | Placed::Sequences => false,
         })
     }
 
@@ -207,8 +231,8 @@ impl Shelf {
     /// notes first.
     pub fn take_back(&mut self, note: Note, failed: bool, own: &mut Own) {
         match note.placed {
-            // The caller has to know that it was not.
-            Placed::Nothing | Placed::Sequences => {}
+            // The caller has to know that sequences were not discarded.
+            Placed::Nothing | Placed::Described(..) | Placed::Sequences => {}
             // An older one may be here, if its removal was taken back as well: to be closed before it is put here again. A
             // later batch may have put it here already, its own note says what became of that.
             Placed::Put(key) => {
@@ -223,6 +247,18 @@ impl Shelf {
         }
         match note.change {
             Change::Nothing => {}
+            Change::All { before } => {
+                for (name, statement) in before {
+                    let later = self.notes.iter_mut().find_map(|n| match &mut n.change {
+                        Change::Name { name: other, before } if *other == name => Some(before),
+                        _ => None,
+                    });
+                    match later {
+                        Some(place) => *place = Some(statement),
+                        None => own.take_back(Change::Name { name, before: Some(statement) }),
+                    }
+                }
+            }
             Change::Name { name, before } => {
                 let later = self.notes.iter_mut().find_map(|n| match &mut n.change {
                     Change::Name { name: other, before } if *other == name => Some(before),
