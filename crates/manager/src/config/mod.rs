@@ -104,6 +104,8 @@ pub struct Config {
     pub max_pools: usize,
     /// Cancel requests under way at most.
     pub max_cancels: usize,
+    /// Replication connections at the same time.
+    pub max_replication: usize,
     /// Limits in time.
     pub timeouts: Timeouts,
     /// TLS towards clients; `None`: there is none.
@@ -217,6 +219,7 @@ impl Config {
             max_pinned: file.max_pinned.unwrap_or_else(|| pinned_by_default(pool_size)),
             max_pools: file.max_pools.unwrap_or(1_000),
             max_cancels: file.max_cancels.unwrap_or(100),
+            max_replication: file.max_replication.unwrap_or(10),
             timeouts,
             users,
             auth_query: None,

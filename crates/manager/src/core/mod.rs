@@ -18,7 +18,7 @@
 //! to them, `relay` is the hot path between the two, `effects` follows what statements do to
 //! their sessions, `audit` asks the server where that cannot be known, `statements` carries prepared statements from server to
 //! server, `hub` listens for all clients of a database and `listening` gives them what it hears, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel`
-//! passes cancel requests on.
+//! passes cancel requests on, `replication` gives a client a walsender of its own.
 
 mod audit;
 mod cancel;
@@ -31,6 +31,7 @@ mod listening;
 mod login;
 mod own;
 mod relay;
+mod replication;
 mod seat;
 mod sequences;
 mod server;

@@ -475,6 +475,7 @@ impl Core {
                 }
                 self.vacate(server, boundary, discard);
             }
+            State::Replicating { server, .. } => self.close_walsender(server),
             _ => {}
         }
     }
@@ -608,6 +609,7 @@ impl Core {
                 self.server_connect_failed(slot, &error);
             }
             ServerState::Idle => self.lost_idle(slot),
+            ServerState::Replicating { client } => self.walsender_closed(slot, client),
             ServerState::Listening => {
                 self.hub_lost(slot);
                 self.close_lost(slot);

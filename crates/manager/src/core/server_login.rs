@@ -254,6 +254,9 @@ impl Core {
         if server.listens_for_all {
             return self.hub_ready(slot);
         }
+        if server.walsender.is_some() {
+            return self.walsender_ready(slot);
+        }
         server.state = State::Idle;
         let release = pool.seats.opened(seat, self.now);
         self.released(slot, release);
@@ -283,10 +286,13 @@ impl Core {
         }
         if speaks_against_server(&report.sqlstate) {
             self.out.push_back(Output::Ask(Question::Unreachable { address: server.address }));
-            if self.shared.upstream.may_move() {
+            if self.shared.upstream.may_move() && server.walsender.is_none() {
                 pool.seats.open_postponed();
                 return;
             }
+        }
+        if let Some(walsender) = server.walsender {
+            return self.no_walsender(&walsender, &report);
         }
         let report = Arc::new(report);
         for client in pool.seats.open_failed() {
