@@ -5,6 +5,7 @@
 
 pub mod demo;
 pub mod failure;
+pub mod floor;
 pub mod manager_process;
 pub mod profile;
 pub mod reconnect;

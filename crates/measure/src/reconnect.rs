@@ -10,19 +10,20 @@
 //! Not here: growth with the number of clients.
 
 mod csv;
+mod exhibits;
+mod histograms;
 mod load;
 mod model;
 mod rounds;
 mod session;
 mod tables;
-mod text;
 
 pub use csv::csv;
+pub use histograms::histograms;
 pub use load::Limit;
 pub use model::{Cell, FirstConnection, Histograms, Mode, ModeRatio, Protocol, Reconnect, Round, Settings};
 pub use rounds::{Error, Options, run};
 pub use tables::{accounts_exist, initialize, scale_of};
-pub use text::{histograms, text};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -18,6 +18,6 @@ mod ratio;
 
 pub use bootstrap::{Interval, RESAMPLES, median_interval};
 pub use distribution::{Distribution, Summary, mad, outliers, quantile};
-pub use format::{count, micros, percent, ratio as ratio_text, seconds};
+pub use format::{bytes, count, micros, percent, ratio as ratio_text, seconds};
 pub use histogram::{Bucket, Histogram};
 pub use ratio::{Ratio, paired_ratio, ratio_of_medians};

@@ -6,12 +6,14 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use pgusher_measure::demo::server_facts;
 use pgusher_measure::reconnect::{self, Limit, Mode, Options, Protocol};
-use pgusher_measure::report::{Environment, Report, findings, page};
+use pgusher_measure::report::{Environment, Report, findings};
 use pgusher_measure::script::Script;
 
 use crate::exit::Exit;
+use crate::interrupt;
+use crate::output::OutputArgs;
 use crate::place::{Place, TargetArgs};
-use crate::{files, interrupt};
+use crate::progress::Progress;
 
 /// Static connections against a connection per transaction, direct and managed, in alternating rounds.
 ///
@@ -73,15 +75,8 @@ pub(crate) struct Args {
     /// Seed of the clients' random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How the result is written.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// Write the result to this file instead of standard output.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Overwrite FILE if it exists.
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -100,18 +95,6 @@ enum ProtocolArg {
     Extended,
     /// Each statement is prepared once in each connection, at its first use, and then bound and executed.
     Prepared,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Format {
-    /// A table.
-    Text,
-    /// All numbers and the environment.
-    Json,
-    /// A line per combination and round.
-    Csv,
-    /// A self-contained page with plots.
-    Html,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -137,10 +120,10 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 
 /// Runs `pgusher bench reconnect`.
 pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
-    if let Some(path) = &args.output {
-        files::check(path, args.force)?;
-    }
+    args.output.check()?;
     let stop = interrupt::flag()?;
+    let mut progress = Progress::new();
+    progress.set("preparing");
     let mut place = Place::open(&args.targets, |server| server.max_connections(args.clients.saturating_add(100)))?;
     let mut connection = place.connect()?;
     let mut environment = Environment::here();
@@ -169,28 +152,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         script,
         wait_for_exit: args.wait_exit,
         reuse_keys: !args.no_scram_cache,
-        progress_every: args.progress.map(Duration::from_secs_f64),
+        progress_every: Some(args.progress.map_or(Duration::from_secs(1), Duration::from_secs_f64)),
         seed: args.seed,
         rate: args.rate,
         latency_limit: args.latency_limit.map(|ms| Duration::from_secs_f64(ms / 1e3)),
     };
     let targets = std::mem::take(&mut place.targets);
-    let mut result = reconnect::run(&options, targets, &stop, &mut |line| eprintln!("{line}"))?;
+    let asked_for = args.progress.is_some();
+    let mut result = reconnect::run(&options, targets, &stop, &mut |line| {
+        if asked_for { progress.line(line) } else { progress.set(line) }
+    })?;
+    drop(progress);
     result.notes.append(&mut place.notes);
-    let exit = match (result.interrupted, result.any_failure()) {
-        (true, _) => Exit::Interrupted,
-        (false, true) => Exit::SomeFailed,
-        (false, false) => Exit::Ok,
-    };
-    let text = match args.format {
-        Format::Text if args.histogram => reconnect::text(&result) + &reconnect::histograms(&result),
-        Format::Text => reconnect::text(&result),
-        Format::Csv => reconnect::csv(&result),
-        Format::Json => serde_json::to_string_pretty(&report(result, environment))? + "\n",
-        Format::Html => page(&report(result, environment)),
-    };
-    files::write(args.output.as_deref(), args.force, &text)?;
-    Ok(exit)
+    let histograms = if args.histogram { reconnect::histograms(&result) } else { String::new() };
+    args.output.write(&report(result, environment), &histograms)
 }
 
 fn report(result: reconnect::Reconnect, environment: Environment) -> Report {

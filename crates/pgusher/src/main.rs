@@ -6,8 +6,10 @@ mod demo;
 mod exit;
 mod files;
 mod interrupt;
+mod output;
 mod place;
 mod profile;
+mod progress;
 mod serve;
 
 use std::process::ExitCode;

@@ -59,7 +59,7 @@ fn a_server_that_was_named() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let text = out(&output);
     assert!(
-        text.starts_with("select only; extended protocol; 2 clients; 2 alternating rounds of 5 transactions"),
+        text.contains("\nselect only; extended protocol; 2 clients; 2 alternating rounds of 5 transactions"),
         "{text}"
     );
     assert!(!text.contains("managed"), "{text}");

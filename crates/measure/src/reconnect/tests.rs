@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::failure::{FailureCount, Step};
+use crate::report;
 use crate::stats::{Bucket, Distribution};
 use crate::target::Side;
 
@@ -100,7 +101,7 @@ pub(crate) fn sample() -> Reconnect {
 
 #[test]
 fn the_table_for_people() {
-    let (now, before) = (text(&sample()), include_str!("sample.txt"));
+    let (now, before) = (report::text(&sample()), include_str!("sample.txt"));
     assert!(
         now == before,
         "if this change is wanted, put it into sample.txt:
@@ -114,14 +115,14 @@ fn one_side_only_has_no_ratio() {
     result.cells.retain(|c| c.side == Side::Direct);
     let result = Reconnect::of(result.settings, result.cells, true, Vec::new());
     assert!(result.ratios.is_empty());
-    let table = text(&result);
+    let table = report::text(&result);
     assert!(table.contains("INTERRUPTED") && !table.contains("managed"), "{table}");
 }
 
 #[test]
 fn nothing_measured_is_still_a_table() {
     let result = Reconnect::of(sample().settings, Vec::new(), true, Vec::new());
-    assert!(text(&result).contains("INTERRUPTED"));
+    assert!(report::text(&result).contains("INTERRUPTED"));
     assert_eq!(csv(&result).lines().count(), 1);
 }
 
