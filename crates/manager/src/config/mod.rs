@@ -43,6 +43,8 @@ pub struct Overrides {
     pub pool_size: Option<usize>,
     /// Physical connections that each pool keeps open.
     pub min_pool_size: Option<usize>,
+    /// Clients at most.
+    pub max_clients: Option<usize>,
     /// When a client gives its physical connection back.
     pub pool_mode: Option<PoolMode>,
     /// How clients prove their identity.
@@ -186,7 +188,7 @@ impl Config {
         if !(1..=MAX_POOL_SIZE).contains(&pool_size) {
             return Err(ConfigError(format!("pool_size must be between 1 and {MAX_POOL_SIZE}, not {pool_size}")));
         }
-        let max_clients = file.max_clients.unwrap_or(20_000);
+        let max_clients = overrides.max_clients.or(file.max_clients).unwrap_or(20_000);
         if !(1..=MAX_CLIENTS).contains(&max_clients) {
             return Err(ConfigError(format!("max_clients must be between 1 and {MAX_CLIENTS}, not {max_clients}")));
         }
