@@ -12,4 +12,5 @@ pub mod reconnect;
 pub mod report;
 pub mod script;
 pub mod stats;
+pub mod storm;
 pub mod target;

@@ -7,6 +7,7 @@ use super::exhibit::Experiment;
 use crate::failure::FailureCount;
 use crate::reconnect::Reconnect;
 use crate::stats::Summary;
+use crate::storm::Storm;
 use crate::target::Side;
 
 /// Version of the data model, as `schema_version` in JSON.
@@ -32,6 +33,9 @@ pub struct Report {
     /// Static connections against reconnecting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reconnect: Option<Reconnect>,
+    /// Connecting many clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storm: Option<Storm>,
     /// What could not be measured, and other things that a reader must know.
     pub notes: Vec<String>,
 }
@@ -48,6 +52,7 @@ impl Report {
             connections: Vec::new(),
             protocols: Vec::new(),
             reconnect: None,
+            storm: None,
             notes: Vec::new(),
         }
     }
@@ -63,6 +68,7 @@ impl Report {
             all.push(&self.protocols);
         }
         all.extend(self.reconnect.as_ref().map(|r| r as &dyn Experiment));
+        all.extend(self.storm.as_ref().map(|s| s as &dyn Experiment));
         all
     }
 
