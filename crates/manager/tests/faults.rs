@@ -273,6 +273,28 @@ fn messages_that_wait_within_copy() {
     }
 }
 
+/// A client has gone while a message of its waits for the replies to a long statement: the statement ends as if nothing waited.
+#[test]
+fn clients_that_die_while_a_message_waits() {
+    let db = database("diewaiting");
+    for workers in [1, 2] {
+        let manager = manager(server(), workers, 1);
+        let mut other = Client::new(&manager, db);
+        let long = query("select pg_sleep(300), 'long'");
+        let runs = || backends(db, "query like '%long%' and state = 'active'");
+        for at_once in [false, true] {
+            let mut dying = Client::new(&manager, db);
+            dying.send(&[&long[..], &call()].concat());
+            if !at_once {
+                eventually(SOON, "the query runs", || runs() == 1);
+            }
+            drop(dying);
+            assert_eq!(other.query("select 'on'").value(), "on");
+            eventually(SOON, "the statement is stopped", || runs() == 0);
+        }
+    }
+}
+
 /// A Flush that carries something makes the server skip to the next Sync, and no reply belongs to a Flush: it may not come
 /// behind what a client leaves to the next one.
 #[test]
