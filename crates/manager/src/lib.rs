@@ -12,6 +12,7 @@ pub mod config;
 pub mod control;
 pub mod core;
 mod database;
+mod definitions;
 mod manager;
 pub mod shared;
 pub mod tls;

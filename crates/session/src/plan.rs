@@ -8,8 +8,8 @@ use crate::aspects::{Aspects, Pins};
 use crate::routine::Routine;
 use crate::settings::is_planning;
 use pgusher_sql::{
-    Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, OnCommit, Quick, SessionFunction, Statement,
-    Transaction, Utility, Value, Verb, Verdict,
+    Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, ObjectKind, OnCommit, Quick, SessionFunction,
+    Statement, Transaction, Utility, Value, Verb, Verdict,
 };
 use std::sync::Arc;
 
@@ -75,13 +75,21 @@ pub struct Plan {
     pub reads_sequence: bool,
     /// It runs nextval or setval.
     pub writes_sequence: bool,
+    /// It makes or changes a definition that other sessions use and that may run a function behind plain statements.
+    pub defines: bool,
+    /// The text was not read.
+    pub unread: bool,
+    /// Names that stand in its blocks of code, those of relations among them; with the functions of PostgreSQL's own that they call.
+    pub names: Box<[Box<str>]>,
+    /// A block of code may use any relation.
+    pub any_relation: bool,
 }
 
 impl Plan {
     /// The plan of a text of which nothing is known.
     #[must_use]
     pub fn unknown() -> Self {
-        Self { doubts: Aspects::ALL, stirs: true, discards: true, ..Self::default() }
+        Self { doubts: Aspects::ALL, stirs: true, discards: true, unread: true, ..Self::default() }
     }
 
     /// The plan of this text, of which nothing is known but its bytes.
@@ -138,6 +146,14 @@ impl Reader {
         let (a, b) = secret.split_at(8);
         let number = |half: &[u8]| half.iter().fold(0_u64, |n, b| n << 8 | u64::from(*b));
         Self { cache: Cache::new(Key::new(number(a), number(b)), Bounds::default()) }
+    }
+
+    /// The relations and functions that a text names, and whether it defines something; `None` if it cannot be read.
+    pub fn facts(&mut self, text: &[u8], reading: Reading) -> Option<Arc<Facts>> {
+        if !reading.ascii_apart && !text.is_ascii() {
+            return None;
+        }
+        self.cache.facts(text, reading.standard_strings).ok()
     }
 
     /// What the text, without its zero byte, does.
@@ -207,6 +223,9 @@ fn step_of(statement: &Statement, plan: &mut Plan) -> Box<[Action]> {
             | Transaction::RollbackPrepared(_) => {}
         }
     }
+    // What is in a temporary schema, nobody else uses.
+    let own = statement.effects.iter().any(|effect| matches!(effect, Effect::Temporary(_)));
+    plan.defines |= !own && statement.effects.iter().any(reaches_others);
     let mut is_block = false;
     for effect in &statement.effects {
         is_block |= matches!(effect, Effect::Do { .. });
@@ -217,6 +236,19 @@ fn step_of(statement: &Statement, plan: &mut Plan) -> Box<[Action]> {
         plan.doubts |= Aspects::ALL;
     }
     actions.into()
+}
+
+/// May code that defines something, perhaps by a text that it makes, run ALTER ROLE, ALTER DATABASE or ALTER SYSTEM?
+fn may_change_defaults(body: &str) -> bool {
+    let body = body.to_ascii_lowercase();
+    body.contains("alter") && ["role", "user", "database", "system"].iter().any(|word| body.contains(word))
+}
+
+/// May it make plain statements run a function? What is dropped only makes them run fewer.
+fn reaches_others(effect: &Effect) -> bool {
+    let Effect::Definition(definition) = effect else { return false };
+    matches!(definition.verb, Verb::Create | Verb::Alter)
+        && !matches!(definition.object, ObjectKind::Sequence | ObjectKind::Role | ObjectKind::Database)
 }
 
 fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
@@ -269,6 +301,10 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.stirs |= block.stirs;
             plan.placeholders = block.placeholders;
             plan.functions = block.calls;
+            plan.names = [&*plan.names, &*block.names, &*block.builtins].concat().into();
+            plan.any_relation |= block.any_relation;
+            plan.defines |= block.definition;
+            plan.defaults |= block.definition && may_change_defaults(body);
         }
         Effect::Temporary(temporary) => {
             plan.stirs = true;

@@ -15,6 +15,8 @@ use pgusher_wire::{Frame, TxStatus, backend, frontend};
 
 /// Functions call others, whose bodies are asked for in turn, so often.
 const MAX_ROUNDS: u8 = 8;
+/// Settings that definitions may make are asked for up to this number.
+const MAX_PLACEHOLDERS: usize = 2_000;
 /// The question is repeated so often if it fails: a cancel request or a timeout may have met it.
 const MAX_TRIES: u8 = 3;
 
@@ -52,6 +54,18 @@ impl Core {
         if let Some(more) = c.more.as_mut() {
             functions = std::mem::take(&mut more.functions);
             placeholders = std::mem::take(&mut more.placeholders);
+        }
+        if std::mem::take(&mut c.behind) {
+            if let Some(taken) = s.pool.definitions_last() {
+                if taken.knowledge.nameless || taken.knowledge.placeholders().len() > MAX_PLACEHOLDERS {
+                    // There may be settings that nobody can ask for.
+                    c.pins |= Pins::SETTING;
+                }
+                let names = taken.knowledge.placeholders().iter().take(MAX_PLACEHOLDERS);
+                placeholders.extend(names.cloned());
+                placeholders.sort();
+                placeholders.dedup();
+            }
         }
         let mut aspects = c.doubts;
         if !functions.is_empty() {
@@ -238,6 +252,10 @@ fn adopt(
         if let Some(routine) = server.pool.routine(name) {
             client.pins |= routine.pins;
             server.changed_catalog |= routine.definition;
+            if routine.definition {
+                // It is committed already.
+                server.pool.definition_changed();
+            }
         }
     }
     if findings.unrepresentable {

@@ -5,6 +5,7 @@
 //! reply says that it has completed, and are undone with the transaction.
 
 use super::Core;
+use super::behind;
 use super::client::Client;
 use super::server::Server;
 use pgusher_session::live::{self, Live, Track};
@@ -113,6 +114,10 @@ pub(super) fn read(library: &mut Library, client: &Client, server: &Server, text
 
 /// A statement is about to be sent: the `nth` of the unit under way.
 pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
+    server.changed_definitions |= plan.defines;
+    server.unread |= plan.unread;
+    client.behind |= plan.unread;
+    behind::of_code(client, server, &plan.names, &[], plan.any_relation, plan.defines);
     client.doubts |= plan.doubts | plan.ends.and(client.pins.asked());
     if plan.stirs {
         server.stir();
@@ -151,6 +156,7 @@ fn function_called(client: &mut Client, server: &mut Server, name: &str, depth: 
     let known = if depth < MAX_DEPTH { server.pool.routine(name) } else { None };
     let Some(routine) = known else {
         client.doubts |= Aspects::ALL;
+        client.behind = true;
         server.stir();
         let Some(more) = client.more() else { return };
         if more.functions.iter().all(|other| **other != *name) {
@@ -168,6 +174,8 @@ fn function_called(client: &mut Client, server: &mut Server, name: &str, depth: 
         server.stir();
     }
     server.changed_catalog |= routine.definition;
+    server.changed_definitions |= routine.definition;
+    behind::of_code(client, server, &routine.names, &routine.builtins, routine.any_relation, routine.definition);
     remember_placeholders(client, &routine.placeholders);
     for name in &routine.calls {
         function_called(client, server, name, depth + 1);

@@ -252,6 +252,9 @@ impl Core {
         pool.welcomed(welcome);
         pool.refused.store(false, Ordering::Relaxed);
         server.state = State::Idle;
+        if self.know_when_opened(slot) {
+            return;
+        }
         let release = pool.seats.opened(seat, self.now);
         self.released(slot, release);
     }

@@ -6,6 +6,7 @@
 //! its text is seen; before that it passes as it is, because a text that holds constants comes only once.
 
 use super::Core;
+use super::behind;
 use super::client::Client;
 use super::effects;
 use super::server::Server;
@@ -54,6 +55,9 @@ struct Desk<'a> {
     reading: Option<Reading>,
     /// What the statement does that was bound.
     bound: Bound,
+    /// What definitions do behind it matters: it is to be kept in `statement`.
+    wanted: bool,
+    statement: Option<Arc<Statement>>,
 }
 
 /// What is known of a statement that was bound.
@@ -112,6 +116,8 @@ impl Core {
             version,
             reading,
             bound: Bound::Plain,
+            wanted: false,
+            statement: None,
         };
         match head.tag {
             frontend::PARSE => match desk.parse(head) {
@@ -129,9 +135,20 @@ impl Core {
                 }
             },
             frontend::BIND => {
+                let changes = desk.server.pool.definition_changes();
+                desk.wanted = !desk.server.pool.is_innocent(changes, self.now);
                 let edit = desk.bind(head);
                 let bound = std::mem::replace(&mut desk.bound, Bound::Plain);
+                let statement = desk.statement.take();
                 if edit != Edit::Wait {
+                    if !matches!(bound, Bound::End) {
+                        let library = &mut self.library;
+                        behind::of_statement(c, s, self.now, |_, _| {
+                            // One that is shared was read in the usual way.
+                            let tail = &statement.as_ref()?.tail;
+                            library.facts(tail.split(|b| *b == 0).next()?, Reading::default())
+                        });
+                    }
                     portal_bound(c, head, bound);
                 }
                 edit
@@ -178,6 +195,12 @@ impl Core {
                 }
             }
         };
+        if !matches!(read, Read::Begin | Read::End) && edit == Edit::Keep {
+            let (library, whole) = (&mut self.library, head.is_complete());
+            behind::of_statement(c, s, self.now, |c, s| {
+                effects::reading(c, s, text).filter(|_| whole).and_then(|reading| library.facts(text, reading))
+            });
+        }
         match read {
             Read::Plain | Read::Begin => {}
             Read::End if c.track().is_some() => effects::note_end(s),
@@ -336,6 +359,9 @@ impl Desk<'_> {
             (Unnamed::Statement(statement), b"") => Some(statement),
             _ => self.own.get(name),
         };
+        if self.wanted {
+            self.statement = statement.cloned();
+        }
         self.bound = match statement {
             Some(statement) => match &statement.plan {
                 Some(plan) => Bound::Plan(plan.clone()),
