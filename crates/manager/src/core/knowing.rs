@@ -6,9 +6,9 @@
 //! keeps its physical connection until the answer is there.
 
 use super::Core;
-use super::client::State;
+use super::client::{Client, State};
 use super::io::{ConnId, Output, Question};
-use super::server::State as ServerState;
+use super::server::{Server, State as ServerState};
 use crate::definitions::{Taken, Turn};
 use crate::shared::PoolEntry;
 use pgusher_pool::Seat;
@@ -264,6 +264,14 @@ impl Core {
                 s.state = ServerState::Seated { client };
                 if self.clients.get(client as usize).is_some_and(|c| c.pending.is_empty()) {
                     self.part_if_done(client);
+                }
+                let asked = |s: &Server| matches!(s.state, ServerState::Auditing { .. } | ServerState::Knowing(_));
+                let seated = |c: &Client| matches!(c.state, State::Seated { server } if server == slot);
+                if self.clients.get(client as usize).is_some_and(seated)
+                    && self.servers.get(slot as usize).is_some_and(asked)
+                {
+                    // It goes on when that is answered.
+                    return;
                 }
                 self.resume_client(client);
             }
