@@ -443,11 +443,12 @@ impl Desk<'_> {
             Unnamed::Statement(statement) => {
                 let statement = statement.clone();
                 let key = self.key(&statement);
-                if self.server.shelf.is_unnamed(key) {
-                    return None;
-                }
                 if self.server.shelf.look(key, self.version) == Presence::Here {
                     return Some(key);
+                }
+                // It may be there from long ago, and fit the catalogs no more. Then one was put there just now, see above.
+                if self.server.shelf.is_unnamed(key) {
+                    return None;
                 }
                 write_parse_tail(self.patch, b"", &statement.tail);
                 self.server.shelf.set_unnamed(Some(key));
