@@ -6,6 +6,7 @@
 //! its text is seen; before that it passes as it is, because a text that holds constants comes only once.
 
 use super::Core;
+use super::behind;
 use super::client::Client;
 use super::effects;
 use super::sequences;
@@ -57,6 +58,9 @@ struct Desk<'a> {
     bound: Bound,
     /// Why the client keeps its server.
     pins: &'a mut Pins,
+    /// What definitions do behind it matters: it is to be kept in `statement`.
+    wanted: bool,
+    statement: Option<Arc<Statement>>,
 }
 
 /// What is known of a statement that was bound.
@@ -117,6 +121,8 @@ impl Core {
             reading,
             bound: Bound::Plain,
             pins: &mut c.pins,
+            wanted: false,
+            statement: None,
         };
         match head.tag {
             frontend::PARSE => match desk.parse(head) {
@@ -134,9 +140,20 @@ impl Core {
                 }
             },
             frontend::BIND => {
+                let changes = desk.server.pool.definition_changes();
+                desk.wanted = !desk.server.pool.is_innocent(changes, self.now);
                 let edit = desk.bind(head);
                 let bound = std::mem::replace(&mut desk.bound, Bound::Plain);
+                let statement = desk.statement.take();
                 if edit != Edit::Wait {
+                    if !matches!(bound, Bound::End) {
+                        let library = &mut self.library;
+                        behind::of_statement(c, s, self.now, |_, _| {
+                            // One that is shared was read in the usual way.
+                            let tail = &statement.as_ref()?.tail;
+                            library.facts(tail.split(|b| *b == 0).next()?, Reading::default())
+                        });
+                    }
                     portal_bound(c, s, head, bound);
                 }
                 edit
@@ -203,6 +220,12 @@ impl Core {
             },
             edit => edit,
         };
+        if !matches!(read, Read::Begin | Read::End) && edit == Edit::Keep {
+            let (library, whole) = (&mut self.library, head.is_complete());
+            behind::of_statement(c, s, self.now, |c, s| {
+                effects::reading(c, s, text).filter(|_| whole).and_then(|reading| library.facts(text, reading))
+            });
+        }
         match read {
             Read::Plain { .. } | Read::Begin => {}
             Read::End if c.track().is_some() || !s.flights.is_empty() => effects::note_end(s),
@@ -366,6 +389,9 @@ impl Desk<'_> {
             (Unnamed::Statement(statement), b"") => Some(statement),
             _ => self.own.get(name),
         };
+        if self.wanted {
+            self.statement = statement.cloned();
+        }
         self.bound = match statement {
             Some(statement) => match &statement.plan {
                 Some(plan) => Bound::Plan(plan.clone()),
@@ -456,11 +482,12 @@ impl Desk<'_> {
             Unnamed::Statement(statement) => {
                 let statement = statement.clone();
                 let key = self.key(&statement);
-                if self.server.shelf.is_unnamed(key) {
-                    return None;
-                }
                 if self.server.shelf.look(key, self.version) == Presence::Here {
                     return Some(key);
+                }
+                // It may be there from long ago, and fit the catalogs no more. Then one was put there just now, see above.
+                if self.server.shelf.is_unnamed(key) {
+                    return None;
                 }
                 write_parse_tail(self.patch, b"", &statement.tail);
                 self.server.shelf.set_unnamed(Some(key));
