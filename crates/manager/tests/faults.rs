@@ -262,7 +262,7 @@ fn backends_that_are_terminated_anywhere() {
 
         // Between transactions, of a client that keeps its connection.
         let mut victim = Client::new(&manager, db);
-        victim.query("set application_name = 'kept'; listen kept");
+        victim.query("set application_name = 'kept'; create temp table kept (a int)");
         terminate("application_name = 'kept'");
         told(&victim.reply());
 
