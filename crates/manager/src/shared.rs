@@ -341,6 +341,9 @@ impl Shared {
             refused: AtomicBool::new(false),
             sequences: Lesson::new(self.config.sequences),
             wanted: AtomicU64::new(0),
+            next_question: AtomicU64::new(0),
+            defaults: Mutex::default(),
+            generation: AtomicU32::new(0),
             known: of.known.clone(),
         })
     }

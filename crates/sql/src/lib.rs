@@ -38,7 +38,7 @@ pub use cache::{Bounds, Cache, Counts, Verdict};
 pub use facts::{
     Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Function, Isolation, Kind, Limits, Modes,
     Name, ObjectKind, OnCommit, Relation, Set, Statement, Temporary, Transaction, Unknown, Utility, Value, Verb,
-    list_literals,
+    is_identifier_list,
 };
 pub use fingerprint::{Fingerprint, Key};
 pub use functions::{LockSpan, SessionFunction, is_harmless};

@@ -19,7 +19,7 @@ mod walk;
 pub use argument::Argument;
 pub use definition::{Definition, ObjectKind, OnCommit, Temporary, Verb};
 pub use parse::{Limits, Unknown};
-pub use setting::{Isolation, Modes, Set, Value, list_literals};
+pub use setting::{Isolation, Modes, Set, Value, is_identifier_list};
 
 use crate::functions::{SessionFunction, is_harmless};
 

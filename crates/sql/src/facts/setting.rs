@@ -84,7 +84,9 @@ const IDENTIFIER_LISTS: [&str; 6] = [
     "unix_socket_directories",
 ];
 
-fn is_identifier_list(name: &str) -> bool {
+/// Is this setting a list of identifiers, such as `search_path`? SET takes the names one by one then.
+#[must_use]
+pub fn is_identifier_list(name: &str) -> bool {
     IDENTIFIER_LISTS.iter().any(|list| list.eq_ignore_ascii_case(name))
 }
 
@@ -153,18 +155,6 @@ fn push_literal(text: &mut String, value: &str) {
         text.push(character);
     }
     text.push('\'');
-}
-
-/// A value of a list of identifiers, such as `search_path`, as SET takes it: each name as a literal.
-///
-/// `None`: the setting of this name is no such list.
-#[must_use]
-pub fn list_literals(name: &str, value: &str) -> Option<String> {
-    is_identifier_list(name).then(|| {
-        let mut text = String::new();
-        push_list(&mut text, value);
-        text
-    })
 }
 
 /// Each name of a list as a literal: unlike an identifier it may be empty, and the server quotes it again as it was.
