@@ -178,7 +178,7 @@ impl Settings {
         let planning = planning(&values);
         let find = |name: &str| values.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| &**v);
         let standard_strings = find("standard_conforming_strings").map(is_on);
-        let ascii_apart = find("client_encoding").map(|name| pgusher_sql::encoding_keeps_ascii_apart(name));
+        let ascii_apart = find("client_encoding").map(pgusher_sql::encoding_keeps_ascii_apart);
         Self { values: values.into(), planning, standard_strings, ascii_apart }
     }
 

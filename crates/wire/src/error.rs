@@ -110,7 +110,7 @@ pub struct Report {
     /// What to do.
     pub hint: Option<String>,
     /// Further fields of a server's report that is passed on: file, line, routine and the like.
-    pub further: Vec<(u8, String)>,
+    pub further: Box<[(u8, String)]>,
 }
 
 impl Report {
@@ -122,7 +122,7 @@ impl Report {
             message: message.into(),
             detail: None,
             hint: None,
-            further: Vec::new(),
+            further: Box::default(),
         }
     }
 
@@ -177,7 +177,7 @@ impl Report {
             if let Some(hint) = &self.hint {
                 field(b'H', hint);
             }
-            for (kind, value) in &self.further {
+            for (kind, value) in &*self.further {
                 field(*kind, value);
             }
             out.push(0);

@@ -13,7 +13,7 @@ use super::server::State as ServerState;
 use super::statements::Edit;
 use pgusher_pool::WorkerId;
 use pgusher_session::ledger::Verdict;
-use pgusher_wire::scan::Scanner;
+use pgusher_wire::scan::{Head, Scanner};
 use pgusher_wire::{Report, TxStatus, backend, frontend, sqlstate};
 
 /// A client's ledger may have this many open entries before it is not read any further.
@@ -326,51 +326,13 @@ impl Core {
                     None => return self.broken_server(slot),
                 }
             }
-            let mut verdict = match server.ledger.received(head.tag, status) {
+            let verdict = match server.ledger.received(head.tag, status) {
                 Ok(verdict) => verdict,
                 Err(_) => return self.broken_server(slot),
             };
-            match head.tag {
-                backend::NOTIFICATION_RESPONSE
-                    if listening::comes_from_elsewhere(self.clients.get(client as usize), head.body) =>
-                {
-                    verdict = Verdict::Swallow;
-                }
-                _ if verdict == Verdict::Swallow => {
-                    if head.tag == backend::READY_FOR_QUERY && !self.own_done(client, slot) {
-                        return;
-                    }
-                }
-                backend::COMMAND_COMPLETE | backend::EMPTY_QUERY | backend::PORTAL_SUSPENDED => {
-                    self.completed(client, slot, head.tag, head.body);
-                }
-                backend::ERROR_RESPONSE => {
-                    self.statement_failed(client, slot);
-                    self.error_seen(slot, head.body);
-                }
-                backend::PARAMETER_STATUS if self.shares => {
-                    if !self.is_told(client, slot, head.body) {
-                        verdict = Verdict::Swallow;
-                    }
-                }
-                backend::READY_FOR_QUERY => {
-                    server.done_steps = 0;
-                    let flying = !server.flights.is_empty();
-                    if status == TxStatus::Idle && server.has_changed() {
-                        self.changes_are_seen(slot);
-                    }
-                    if flying || self.clients.get(client as usize).is_some_and(|c| c.more.is_some()) {
-                        self.unit_over(client, slot, status);
-                        if !self.own_done(client, slot) {
-                            return;
-                        }
-                        if self.restores(client, slot) {
-                            verdict = Verdict::Swallow;
-                        }
-                    }
-                }
-                _ => {}
-            }
+            let Some(verdict) = self.heard(client, slot, &head, status, verdict) else {
+                return;
+            };
             if verdict != Verdict::Pass {
                 let mut given = std::mem::take(&mut self.patch);
                 self.marks_settled(client, slot, &mut given);
@@ -428,6 +390,66 @@ impl Core {
             self.settled(slot, client);
         }
         self.part_if_done(client);
+    }
+
+    /// What a reply means for the session, and whether the client gets it. `None`: the client is gone.
+    #[inline]
+    fn heard(
+        &mut self,
+        client: u32,
+        slot: u32,
+        head: &Head<'_>,
+        status: TxStatus,
+        verdict: Verdict,
+    ) -> Option<Verdict> {
+        match head.tag {
+            backend::NOTIFICATION_RESPONSE
+                if listening::comes_from_elsewhere(self.clients.get(client as usize), head.body) =>
+            {
+                return Some(Verdict::Swallow);
+            }
+            backend::READY_FOR_QUERY if verdict == Verdict::Swallow => {
+                return self.own_done(client, slot).then_some(verdict);
+            }
+            _ if verdict == Verdict::Swallow => {}
+            backend::COMMAND_COMPLETE | backend::EMPTY_QUERY | backend::PORTAL_SUSPENDED => {
+                self.completed(client, slot, head.tag, head.body);
+            }
+            backend::ERROR_RESPONSE => {
+                self.statement_failed(client, slot);
+                self.error_seen(slot, head.body);
+            }
+            backend::PARAMETER_STATUS if self.shares => {
+                let told = self.is_told(client, slot, head.body);
+                return Some(if told { verdict } else { Verdict::Swallow });
+            }
+            backend::READY_FOR_QUERY => return self.ready(client, slot, status, verdict),
+            _ => {}
+        }
+        Some(verdict)
+    }
+
+    /// The server is ready for the next query of its client.
+    #[inline]
+    fn ready(&mut self, client: u32, slot: u32, status: TxStatus, verdict: Verdict) -> Option<Verdict> {
+        let Some(server) = self.servers.get_mut(slot as usize) else {
+            return Some(verdict);
+        };
+        server.done_steps = 0;
+        let flying = !server.flights.is_empty();
+        if status == TxStatus::Idle && server.has_changed() {
+            self.changes_are_seen(slot);
+        }
+        if flying || self.clients.get(client as usize).is_some_and(|c| c.more.is_some()) {
+            self.unit_over(client, slot, status);
+            if !self.own_done(client, slot) {
+                return None;
+            }
+            if self.restores(client, slot) {
+                return Some(Verdict::Swallow);
+            }
+        }
+        Some(verdict)
     }
 
     /// A message that waited for replies is looked at again.
