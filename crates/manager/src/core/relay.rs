@@ -330,7 +330,7 @@ impl Core {
                 Ok(verdict) => verdict,
                 Err(_) => return self.broken_server(slot),
             };
-            let Some(verdict) = self.heard(client, slot, &head, status, verdict) else {
+            let Some(verdict) = self.weigh(client, slot, &head, status, verdict) else {
                 return;
             };
             if verdict != Verdict::Pass {
@@ -394,7 +394,7 @@ impl Core {
 
     /// What a reply means for the session, and whether the client gets it. `None`: the client is gone.
     #[inline]
-    fn heard(
+    fn weigh(
         &mut self,
         client: u32,
         slot: u32,
