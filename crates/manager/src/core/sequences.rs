@@ -189,12 +189,12 @@ fn before_unit(pins: &mut Pins, s: &mut Server, found: Found, head: &Head<'_>, p
         }
     }
     let Some(sql) = due(pins, s, found) else { return Edit::Keep };
-    if s.ledger.is_quiet() {
+    if s.ledger.is_quiet() && head.tag == frontend::QUERY {
         s.shelf.set_unnamed(None);
         s.ledger.own(false);
         frontend::write_query(patch, sql);
     } else {
-        // A batch without a Sync is in front of it.
+        // A batch without a Sync is in front of it; or it is no Query, and must find the unnamed portal as it was.
         write_batch(s, sql, patch);
     }
     Edit::Replace(0)
