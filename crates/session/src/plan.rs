@@ -9,8 +9,8 @@ use crate::routine::Routine;
 use crate::sequences::Sequences;
 use crate::settings::{is_half, is_planning};
 use pgusher_sql::{
-    Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, OnCommit, Quick, SessionFunction, Statement,
-    Transaction, Utility, Value, Verb, Verdict,
+    Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, ObjectKind, OnCommit, Quick, SessionFunction,
+    Statement, Transaction, Utility, Value, Verb, Verdict,
 };
 use std::sync::Arc;
 
@@ -82,10 +82,16 @@ pub struct Plan {
     pub forgets: bool,
     /// It changes what new sessions begin with (ALTER ROLE ... SET).
     pub defaults: bool,
-    /// It may define functions.
+    /// It makes or changes a definition that other sessions use and that may run a function behind plain statements, or a function.
     pub defines: bool,
     /// What it does with what the backend remembers of sequences; its `functions` aside.
     pub sequences: Sequences,
+    /// The text was not read.
+    pub unread: bool,
+    /// Names that stand in its blocks of code, those of relations among them; with the functions of PostgreSQL's own that they call.
+    pub code_names: Box<[Box<str>]>,
+    /// A block of code may use any relation.
+    pub any_relation: bool,
 }
 
 impl Plan {
@@ -96,7 +102,7 @@ impl Plan {
             doubts: Aspects::ALL,
             stirs: true,
             discards: true,
-            defines: true,
+            unread: true,
             sequences: Sequences::UNKNOWN,
             ..Self::default()
         }
@@ -168,6 +174,14 @@ impl Reader {
         let (a, b) = secret.split_at(8);
         let number = |half: &[u8]| half.iter().fold(0_u64, |n, b| n << 8 | u64::from(*b));
         Self { cache: Cache::new(Key::new(number(a), number(b)), Bounds::default()) }
+    }
+
+    /// The relations and functions that a text names, and whether it defines something; `None` if it cannot be read.
+    pub fn facts(&mut self, text: &[u8], reading: Reading) -> Option<Arc<Facts>> {
+        if !reading.ascii_apart && !text.is_ascii() {
+            return None;
+        }
+        self.cache.facts(text, reading.standard_strings).ok()
     }
 
     /// What the text, without its zero byte, does.
@@ -253,6 +267,9 @@ fn step_of(statement: &Statement, plan: &mut Plan) -> Box<[Action]> {
             | Transaction::RollbackPrepared(_) => {}
         }
     }
+    // What is in a temporary schema, nobody else uses.
+    let own = statement.effects.iter().any(|effect| matches!(effect, Effect::Temporary(_)));
+    plan.defines |= !own && statement.effects.iter().any(reaches_others);
     let mut is_block = false;
     for effect in &statement.effects {
         is_block |= matches!(effect, Effect::Do { .. });
@@ -302,6 +319,19 @@ fn may_advance(statement: &Statement) -> bool {
             | Utility::Call => false,
         },
     }
+}
+
+/// May code that defines something, perhaps by a text that it makes, run ALTER ROLE, ALTER DATABASE or ALTER SYSTEM?
+fn may_change_defaults(body: &str) -> bool {
+    let body = body.to_ascii_lowercase();
+    body.contains("alter") && ["role", "user", "database", "system"].iter().any(|word| body.contains(word))
+}
+
+/// May it make plain statements run a function? What is dropped only makes them run fewer.
+fn reaches_others(effect: &Effect) -> bool {
+    let Effect::Definition(definition) = effect else { return false };
+    matches!(definition.verb, Verb::Create | Verb::Alter)
+        && !matches!(definition.object, ObjectKind::Sequence | ObjectKind::Role | ObjectKind::Database)
 }
 
 fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
@@ -370,6 +400,10 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.placeholders = block.placeholders;
             plan.functions = block.calls;
             plan.sequences |= block.sequences;
+            plan.code_names = [&*plan.code_names, &*block.names, &*block.builtins].concat().into();
+            plan.any_relation |= block.any_relation;
+            plan.defines |= block.definition;
+            plan.defaults |= block.definition && may_change_defaults(body);
         }
         Effect::Temporary(temporary) => {
             plan.stirs = true;
@@ -383,10 +417,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
                 plan.stirs = true;
             }
             Verb::Defaults => plan.defaults = true,
-            Verb::Create | Verb::Alter => {
-                plan.stirs = true;
-                plan.defines = true;
-            }
+            Verb::Create | Verb::Alter => plan.stirs = true,
             Verb::Describe => {}
         },
         Effect::SettingsView => {

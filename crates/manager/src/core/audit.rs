@@ -17,6 +17,8 @@ use std::collections::HashSet;
 
 /// Functions call others, whose bodies are asked for in turn, so often.
 const MAX_ROUNDS: u8 = 64;
+/// Settings that definitions may make are asked for up to this number.
+const MAX_PLACEHOLDERS: usize = 2_000;
 /// The question is repeated so often if it fails: a cancel request or a timeout may have met it.
 const MAX_TRIES: u8 = 3;
 
@@ -69,6 +71,18 @@ impl Core {
         for name in &s.leftovers {
             if !placeholders.contains(name) {
                 placeholders.push(name.clone());
+            }
+        }
+        if std::mem::take(&mut c.behind) {
+            if let Some(taken) = s.pool.definitions_last() {
+                if taken.knowledge.nameless || taken.knowledge.placeholders().len() > MAX_PLACEHOLDERS {
+                    // There may be settings that nobody can ask for.
+                    c.pins |= Pins::SETTING;
+                }
+                let names = taken.knowledge.placeholders().iter().take(MAX_PLACEHOLDERS);
+                placeholders.extend(names.cloned());
+                placeholders.sort();
+                placeholders.dedup();
             }
         }
         let mut aspects = c.doubts;
@@ -252,17 +266,12 @@ impl Core {
         };
         c.doubts = Aspects::NONE;
         s.state = ServerState::Seated { client };
-        let (changed, nothing_came) = (s.has_changed(), c.pending.is_empty());
-        if changed {
+        if s.has_changed() {
             // A function has changed the catalogs, which is known only now.
             self.changes_are_seen(server);
         }
         self.prune(client);
-        if nothing_came {
-            // Nothing has come meanwhile: it may go at once.
-            self.part_if_done(client);
-        }
-        self.resume_client(client);
+        self.go_on(client, server);
     }
 }
 

@@ -5,6 +5,7 @@
 //! reply says that it has completed, and are undone with the transaction.
 
 use super::Core;
+use super::behind;
 use super::client::Client;
 use super::listening::{self, Ears};
 use super::sequences;
@@ -126,6 +127,10 @@ pub(super) fn read(library: &mut Library, client: &Client, server: &Server, text
 
 /// A statement is about to be sent: the `nth` of the unit under way.
 pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
+    server.changed_definitions |= plan.defines;
+    server.unread |= plan.unread;
+    client.behind |= plan.unread;
+    behind::of_code(client, server, &plan.code_names, &[], plan.any_relation, plan.defines);
     client.doubts |= plan.doubts | plan.ends.and(client.pins.asked());
     if !listening::noted(client, server, plan) {
         client.doubts |= Aspects::CHANNELS;
@@ -133,7 +138,7 @@ pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
     if plan.stirs {
         server.stir();
     }
-    server.defining |= plan.defines;
+    server.defining |= plan.defines || plan.unread;
     if plan.discards {
         client.discards = true;
     }
@@ -187,6 +192,7 @@ fn functions_called(client: &mut Client, server: &mut Server, names: &[Box<str>]
         let known = if server.is_defining() || seen.len() > MAX_CALLED { None } else { server.pool.routine(&name) };
         let Some(routine) = known else {
             client.doubts |= Aspects::ALL;
+            client.behind = true;
             server.stir();
             let more = client.more();
             if more.functions.contains(&name) {
@@ -205,6 +211,8 @@ fn functions_called(client: &mut Client, server: &mut Server, names: &[Box<str>]
             server.stir();
         }
         server.changed_catalog |= routine.definition;
+        server.changed_definitions |= routine.definition;
+        behind::of_code(client, server, &routine.names, &routine.builtins, routine.any_relation, routine.definition);
         remember_placeholders(client, &routine.placeholders);
         for name in &routine.calls {
             if seen.insert(name.clone()) {
@@ -314,6 +322,9 @@ impl Core {
             edit = sequences::before_call(&mut c.pins, s, head, &mut self.patch);
             if edit == Edit::Wait {
                 return edit;
+            }
+            if !behind::is_innocent(s, self.now) {
+                behind::of_statement(c, s, self.now, None);
             }
             note_unknown(c, s);
         }

@@ -12,6 +12,9 @@ impl Core {
         if self.servers.get(slot as usize).is_some_and(|s| matches!(s.state, ServerState::Auditing { .. })) {
             return self.audit_bytes(slot, buf);
         }
+        if self.servers.get(slot as usize).is_some_and(|s| matches!(s.state, ServerState::Knowing(_))) {
+            return self.knowing_bytes(slot, buf);
+        }
         let mut pos = 0;
         loop {
             let Some(server) = self.servers.get_mut(slot as usize) else {
