@@ -366,8 +366,7 @@ impl Core {
         }
         let seated = |c: &Client| matches!(c.state, State::Seated { server: other } if other == server);
         let asked = |s: &Server| matches!(s.state, ServerState::Auditing { .. } | ServerState::Knowing(_));
-        if self.clients.get(client as usize).is_some_and(seated)
-            && self.servers.get(server as usize).is_some_and(asked)
+        if self.clients.get(client as usize).is_some_and(seated) && self.servers.get(server as usize).is_some_and(asked)
         {
             // It goes on when the next question is answered.
             return;
