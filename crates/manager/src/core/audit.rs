@@ -65,6 +65,10 @@ impl Core {
         if let Some(more) = c.more.as_mut() {
             functions = std::mem::take(&mut more.functions);
             placeholders = std::mem::take(&mut more.placeholders);
+            // Code may have executed them as well.
+            placeholders.extend(more.prepared.iter().flat_map(|(_, plan)| plan.placeholders.iter().cloned()));
+            placeholders.sort();
+            placeholders.dedup();
         }
         // The settings that it began with are not those that are found.
         let _ = c.more();
@@ -388,4 +392,7 @@ fn adopt(
         held = held.without(Aspects::PREPARED);
     }
     client.pins = client.pins.answered(audit.aspects, held);
+    if let (true, Some(more)) = (audit.aspects.contains(Aspects::PREPARED) && !held.contains(Aspects::PREPARED), &mut client.more) {
+        more.prepared = Vec::new();
+    }
 }

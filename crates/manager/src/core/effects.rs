@@ -48,6 +48,8 @@ pub(super) struct More {
     pub(super) functions: Vec<Box<str>>,
     /// Settings that may have been made.
     pub(super) placeholders: Vec<Box<str>>,
+    /// What statements do that SQL has prepared, by name.
+    pub(super) prepared: Vec<(Box<str>, Arc<Plan>)>,
     /// What the client was told of settings since its login.
     pub(super) told: HashMap<Box<[u8]>, Box<[u8]>>,
     /// What it listens to, without a server of its own.
@@ -144,6 +146,9 @@ pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
     }
     functions_called(client, server, &plan.functions);
     remember_placeholders(client, &plan.placeholders);
+    if !plan.names.is_empty() {
+        named(client, server, plan);
+    }
     // The statement may do it although no reply says so. An audit asks for all these names.
     for action in plan.steps.iter().flatten() {
         if let Action::Set { name, .. } | Action::Local { name, .. } = action {
@@ -266,12 +271,33 @@ fn rebound(client: &mut Client, plan: &Plan) {
     if let Some(more) = client.more.as_mut() {
         more.rebound = true;
     }
-    let names = plan.steps.iter().flatten().filter_map(|action| match action {
-        Action::Set { name, .. } if name.contains('.') => Some(name.clone()),
-        _ => None,
-    });
-    let names: Vec<Box<str>> = names.chain(plan.placeholders.iter().cloned()).collect();
-    remember_placeholders(client, &names);
+    remember_placeholders(client, &plan.custom_names().collect::<Vec<_>>());
+}
+
+/// Statements are about to be prepared, or executed, by SQL.
+#[cold]
+fn named(client: &mut Client, server: &mut Server, plan: &Plan) {
+    let more = client.more();
+    for later in &plan.later {
+        if more.prepared.len() >= MAX_NAMES {
+            client.pins |= Pins::SETTING;
+            break;
+        }
+        more.prepared.push(later.clone());
+    }
+    if plan.executes.is_none() {
+        return;
+    }
+    for name in &plan.names {
+        let sql = client.more.iter().flat_map(|more| &more.prepared).filter(|(other, _)| other == name);
+        let protocol = client.own.as_ref().and_then(|own| own.get(name.as_bytes())).and_then(|s| s.plan.clone());
+        let executed: Vec<Arc<Plan>> = sql.map(|(_, plan)| plan.clone()).chain(protocol).collect();
+        for plan in executed {
+            client.pins |= plan.pins;
+            functions_called(client, server, &plan.functions);
+            remember_placeholders(client, &plan.custom_names().collect::<Vec<_>>());
+        }
+    }
 }
 
 /// Functions of large objects that are called by their numbers (src/include/catalog/pg_proc.dat); what they leave behind ends
