@@ -261,7 +261,7 @@ impl Channel {
     }
 }
 
-fn not_the_protocol(detail: &str) -> Error {
+pub(crate) fn not_the_protocol(detail: &str) -> Error {
     Error::protocol(format!("what answers does not speak PostgreSQL's protocol: {detail}")).advice("is the port right?")
 }
 

@@ -15,25 +15,19 @@ use crate::error::{Error, ErrorKind, Result, ServerError};
 use crate::login::Session;
 use crate::phase::Phase;
 use crate::reply::{Reply, Rows};
-use crate::socket::Address;
-
-/// Whom a connection is with.
-pub(crate) struct Peer {
-    pub(crate) shown: String,
-    pub(crate) address: Address,
-}
+use crate::socket::Destination;
 
 /// An established connection. Dropping it says goodbye without waiting; [`Connection::terminate`] waits.
 pub struct Connection {
     channel: Channel,
     session: Session,
-    peer: Peer,
+    peer: Destination,
     out: Vec<u8>,
     usable: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(channel: Channel, session: Session, peer: Peer) -> Self {
+    pub(crate) fn new(channel: Channel, session: Session, peer: Destination) -> Self {
         Connection { channel, session, peer, out: Vec::with_capacity(1024), usable: true }
     }
 
@@ -71,6 +65,11 @@ impl Connection {
     /// The server, as in `localhost:5432 (127.0.0.1)`.
     pub fn target(&self) -> &str {
         &self.peer.shown
+    }
+
+    /// Where it leads, to make more connections to the same address.
+    pub fn destination(&self) -> &Destination {
+        &self.peer
     }
 
     /// Whether statements can still be sent.

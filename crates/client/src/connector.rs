@@ -13,13 +13,13 @@ use rustls::ClientConfig;
 use crate::attempt::{Attempt, Attempts, Encryption};
 use crate::channel::Channel;
 use crate::config::{Config, Host, LoadBalanceHosts, Place, SslMode, SslNegotiation, TargetSessionAttrs};
-use crate::connection::{Connection, Peer};
+use crate::connection::Connection;
 use crate::error::{Error, ErrorKind, Result};
 use crate::login::Login;
 use crate::phase::{Phase, Phases};
 use crate::plan::{Failure, Plan, Retry};
 use crate::prepare::{self, Target};
-use crate::socket::Address;
+use crate::socket::{Address, Destination};
 use crate::tls;
 
 /// How many derived SCRAM keys are remembered: users change their password rarely.
@@ -270,17 +270,12 @@ impl Connector {
             Encryption::Plain => self.probe(&mut channel, phases)?,
             Encryption::Tls => self.encrypt(&mut channel, target, phases)?,
         }
-        let login = Login {
-            config: &self.config,
-            startup_packet: &self.startup_packet,
-            password: target.password.as_ref(),
-            scram_keys: self.scram_keys.as_ref(),
-            keys: self.keys.as_ref(),
-        };
+        let login = self.login(target);
         let is_tls = channel.is_tls();
         let session = login.run(&mut channel, phases).map_err(|error| Failure::during_login(error, is_tls))?;
         channel.set_deadline(None).map_err(Failure::before)?;
-        let peer = Peer { shown: shown.to_owned(), address: address.clone() };
+        let host = self.targets.iter().position(|known| std::ptr::eq(known, target)).unwrap_or(0);
+        let peer = Destination { shown: shown.to_owned(), address: address.clone(), host };
         let mut connection = Connection::new(channel, session, peer);
         if wanted != TargetSessionAttrs::Any {
             let started = Instant::now();
@@ -288,6 +283,32 @@ impl Connector {
             checked.map_err(|error| Failure::before(error.in_phase(Phase::SessionCheck)))?;
         }
         Ok(connection)
+    }
+
+    /// What a login on this host needs.
+    pub(crate) fn login<'a>(&'a self, target: &'a Target) -> Login<'a> {
+        Login {
+            config: &self.config,
+            startup_packet: &self.startup_packet,
+            password: target.password.as_ref(),
+            scram_keys: self.scram_keys.as_ref(),
+            keys: self.keys.as_ref(),
+        }
+    }
+
+    /// The host that a destination belongs to.
+    pub(crate) fn target(&self, destination: &Destination) -> Result<&Target> {
+        self.target_at(destination.host).ok_or_else(|| Error::config("the destination is of another connector"))
+    }
+
+    /// One of the hosts.
+    pub(crate) fn target_at(&self, host: usize) -> Option<&Target> {
+        self.targets.get(host)
+    }
+
+    /// What TLS needs, if it may be used.
+    pub(crate) fn tls_config(&self) -> Option<&Arc<ClientConfig>> {
+        self.tls.as_ref()
     }
 
     /// SSLRequest only to see the answer's time.

@@ -20,6 +20,7 @@ mod connector;
 pub mod conninfo;
 mod error;
 mod login;
+mod machine;
 mod phase;
 mod plan;
 mod prepare;
@@ -39,7 +40,9 @@ pub use config::{
 pub use connection::Connection;
 pub use connector::Connector;
 pub use error::{Error, ErrorKind, Result, ServerError};
+pub use machine::LoginMachine;
 pub use pgusher_wire::TxStatus;
 pub use phase::{Phase, Phases};
 pub use reply::{Reply, Rows};
 pub use secret::Secret;
+pub use socket::Destination;

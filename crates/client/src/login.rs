@@ -42,7 +42,7 @@ pub(crate) struct Session {
 }
 
 /// What has been authenticated so far.
-struct Progress {
+pub(crate) struct Progress {
     method: AuthMethod,
     name: &'static str,
     exchange: Option<ClientExchange>,
@@ -51,18 +51,28 @@ struct Progress {
     crypto: Duration,
 }
 
+impl Progress {
+    /// Nothing has been asked for yet.
+    pub(crate) fn new() -> Self {
+        Progress { method: AuthMethod::None, name: "trust", exchange: None, last_sent: None, crypto: Duration::ZERO }
+    }
+}
+
+/// What the transport is for channel binding, given the server's certificate (DER) if it is encrypted.
+pub(crate) fn transport(encrypted: bool, certificate: Option<&[u8]>) -> Transport {
+    if !encrypted {
+        return Transport::Plain;
+    }
+    let missing = AuthError::ChannelBinding("the server sent no certificate");
+    Transport::Tls(certificate.ok_or(missing).and_then(CertificateHash::of_der))
+}
+
 impl Login<'_> {
     /// Logs in. `phases` holds what was measured also when it fails.
     pub(crate) fn run(&self, channel: &mut Channel, phases: &mut Phases) -> Result<Session> {
         let sent = Instant::now();
         channel.send(self.startup_packet).map_err(|error| error.in_phase(Phase::Startup))?;
-        let mut progress = Progress {
-            method: AuthMethod::None,
-            name: "trust",
-            exchange: None,
-            last_sent: None,
-            crypto: Duration::ZERO,
-        };
+        let mut progress = Progress::new();
         let result = self.authenticate(channel, phases, &mut progress, sent);
         if !progress.crypto.is_zero() {
             phases.client_crypto = Some(progress.crypto);
@@ -96,22 +106,8 @@ impl Login<'_> {
             let message = Message::parse(channel.frame(at)).map_err(|error| {
                 Error::protocol(error.to_string()).advice("is this a PostgreSQL server?").in_phase(phase)
             })?;
-            let request = match message {
-                Message::Authentication(request) => request,
-                Message::Error(fields) => {
-                    return Err(Error::from_server(ServerError::from_fields(&fields)).in_phase(phase));
-                }
-                Message::Notice(_) => continue,
-                Message::NegotiateProtocolVersion { newest_minor, .. } => {
-                    let minor = newest_minor & 0xffff;
-                    if minor < u32::from(self.config.protocol.0.minor) {
-                        return Err(Error::protocol(format!("the server speaks protocol 3.{minor} at most"))
-                            .advice("lower min_protocol_version")
-                            .in_phase(phase));
-                    }
-                    continue;
-                }
-                other => return Err(unexpected(&other).in_phase(phase)),
+            let Some(request) = self.request_of(message).map_err(|error| error.in_phase(phase))? else {
+                continue;
             };
             if phases.startup.is_none() {
                 phases.startup = Some(arrived.saturating_duration_since(sent));
@@ -123,7 +119,8 @@ impl Login<'_> {
             }
             reply.clear();
             let crypto = Instant::now();
-            let answer = self.answer(request, channel, progress, &mut reply);
+            let seen = || transport(channel.is_tls(), channel.server_certificate());
+            let answer = self.answer(request, &seen, progress, &mut reply);
             progress.crypto += crypto.elapsed();
             answer.map_err(|error| error.in_phase(Phase::Authenticate))?;
             if !reply.is_empty() {
@@ -135,11 +132,29 @@ impl Login<'_> {
         }
     }
 
+    /// What a message asks for while the client authenticates; `None`: nothing.
+    pub(crate) fn request_of<'a>(&self, message: Message<'a>) -> Result<Option<Authentication<'a>>> {
+        match message {
+            Message::Authentication(request) => Ok(Some(request)),
+            Message::Error(fields) => Err(Error::from_server(ServerError::from_fields(&fields))),
+            Message::Notice(_) => Ok(None),
+            Message::NegotiateProtocolVersion { newest_minor, .. } => {
+                let minor = newest_minor & 0xffff;
+                if minor < u32::from(self.config.protocol.0.minor) {
+                    return Err(Error::protocol(format!("the server speaks protocol 3.{minor} at most"))
+                        .advice("lower min_protocol_version"));
+                }
+                Ok(None)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Writes the answer to an authentication request, if it needs one.
-    fn answer(
+    pub(crate) fn answer(
         &self,
         request: Authentication<'_>,
-        channel: &Channel,
+        transport: &dyn Fn() -> Transport,
         progress: &mut Progress,
         reply: &mut Vec<u8>,
     ) -> Result<()> {
@@ -167,7 +182,7 @@ impl Login<'_> {
                     )
                     .advice("only SCRAM-SHA-256, md5, password and trust are"));
                 }
-                let exchange = self.exchange(offered, channel)?;
+                let exchange = self.exchange(offered, transport())?;
                 let mechanism = exchange.mechanism();
                 let name = match mechanism {
                     Mechanism::ScramSha256 => "scram-sha-256",
@@ -209,13 +224,7 @@ impl Login<'_> {
         }
     }
 
-    fn exchange(&self, offered: OfferedMechanisms, channel: &Channel) -> Result<ClientExchange> {
-        let transport = if channel.is_tls() {
-            let missing = AuthError::ChannelBinding("the server sent no certificate");
-            Transport::Tls(channel.server_certificate().ok_or(missing).and_then(CertificateHash::of_der))
-        } else {
-            Transport::Plain
-        };
+    fn exchange(&self, offered: OfferedMechanisms, transport: Transport) -> Result<ClientExchange> {
         let policy = match self.config.channel_binding {
             ChannelBinding::Disable => BindingPolicy::Disable,
             ChannelBinding::Prefer => BindingPolicy::Prefer,
@@ -263,7 +272,7 @@ impl Login<'_> {
     }
 
     /// The server says that we are in. Whether we believe it.
-    fn accept(&self, progress: &Progress) -> Result<()> {
+    pub(crate) fn accept(&self, progress: &Progress) -> Result<()> {
         let refuse = |text| Err(Error::new(ErrorKind::Authentication, text));
         if progress.method == AuthMethod::None {
             self.check_method(AuthMethod::None)?;
@@ -313,7 +322,7 @@ fn set_up(channel: &mut Channel, session: &mut Session) -> Result<()> {
     }
 }
 
-fn unexpected(message: &Message<'_>) -> Error {
+pub(crate) fn unexpected(message: &Message<'_>) -> Error {
     // Only the kind: the content may be anything.
     let text = format!("{message:?}");
     let kind = text.split([' ', '(', '{']).next().unwrap_or_default();

@@ -19,6 +19,38 @@ pub(crate) enum Address {
     Abstract(String),
 }
 
+/// An address that a connection was made to, with what more connections to it need: for programs that open many
+/// sockets themselves.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    pub(crate) shown: String,
+    pub(crate) address: Address,
+    /// Which of the connector's hosts.
+    pub(crate) host: usize,
+}
+
+impl Destination {
+    /// As in `localhost:5432 (127.0.0.1)`.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// The address, where it is one of TCP.
+    pub fn ip(&self) -> Option<SocketAddr> {
+        match self.address {
+            Address::Tcp(address) => Some(address),
+            Address::Unix(_) | Address::Abstract(_) => None,
+        }
+    }
+
+    /// A socket with the connection string's TCP options, which does not block, and the address to connect it to.
+    pub fn socket(&self, config: &Config) -> std::io::Result<(Socket, SockAddr)> {
+        let (socket, address) = self.address.socket(&config.tcp)?;
+        socket.set_nonblocking(true)?;
+        Ok((socket, address))
+    }
+}
+
 impl Address {
     /// Connects and checks requirepeer. The time is that of the connect() call alone.
     pub(crate) fn connect(&self, config: &Config, deadline: Option<Instant>) -> Result<(Socket, Duration)> {
@@ -31,19 +63,7 @@ impl Address {
 
     /// Connects.
     pub(crate) fn connect_with(&self, tcp: &TcpOptions, deadline: Option<Instant>) -> Result<(Socket, Duration)> {
-        let (socket, address) = match self {
-            Address::Tcp(address) => {
-                let socket = Socket::new(Domain::for_address(*address), Type::STREAM, None).map_err(Error::io)?;
-                set_tcp_options(&socket, tcp).map_err(Error::io)?;
-                (socket, SockAddr::from(*address))
-            }
-            Address::Unix(path) => (unix_socket()?, SockAddr::unix(path).map_err(Error::io)?),
-            Address::Abstract(name) => {
-                let name = [&b"\0"[..], name.as_bytes()].concat();
-                let path = Path::new(std::ffi::OsStr::from_bytes(&name));
-                (unix_socket()?, SockAddr::unix(path).map_err(Error::io)?)
-            }
-        };
+        let (socket, address) = self.socket(tcp).map_err(Error::io)?;
         let limit = deadline.map(remaining).transpose()?;
         let started;
         match (self, limit) {
@@ -65,6 +85,23 @@ impl Address {
         }
         Ok((socket, started.elapsed()))
     }
+
+    /// A socket that is not connected yet, and where to.
+    fn socket(&self, tcp: &TcpOptions) -> std::io::Result<(Socket, SockAddr)> {
+        match self {
+            Address::Tcp(address) => {
+                let socket = Socket::new(Domain::for_address(*address), Type::STREAM, None)?;
+                set_tcp_options(&socket, tcp)?;
+                Ok((socket, SockAddr::from(*address)))
+            }
+            Address::Unix(path) => Ok((unix_socket()?, SockAddr::unix(path)?)),
+            Address::Abstract(name) => {
+                let name = [&b"\0"[..], name.as_bytes()].concat();
+                let path = Path::new(std::ffi::OsStr::from_bytes(&name));
+                Ok((unix_socket()?, SockAddr::unix(path)?))
+            }
+        }
+    }
 }
 
 /// What is left until `deadline`; an error if nothing is.
@@ -75,8 +112,8 @@ pub(crate) fn remaining(deadline: Instant) -> Result<Duration> {
     }
 }
 
-fn unix_socket() -> Result<Socket> {
-    Socket::new(Domain::UNIX, Type::STREAM, None).map_err(Error::io)
+fn unix_socket() -> std::io::Result<Socket> {
+    Socket::new(Domain::UNIX, Type::STREAM, None)
 }
 
 fn set_tcp_options(socket: &Socket, options: &TcpOptions) -> std::io::Result<()> {

@@ -5,7 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgusher_client::conninfo::{Environment, Params};
-use pgusher_client::{Attempts, Config, Connection, Connector, Encryption, Error, ErrorKind, Phase, TxStatus};
+use pgusher_client::{
+    Attempts, Config, Connection, Connector, Encryption, Error, ErrorKind, LoginMachine, Phase, TxStatus,
+};
 use pgusher_embedded::{Auth, Server};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
@@ -301,4 +303,72 @@ fn cancel_timeout_and_a_dying_server() {
     let pid = victim.backend_pid().to_string();
     killer.query_rows("select pg_terminate_backend($1::int, 5000)", &[Some(&pid)]).unwrap();
     assert_eq!(victim.simple_query("select 1").unwrap_err().sqlstate(), Some("57P01"));
+}
+
+/// Drives a login as a state machine over a blocking socket, handing over so many bytes at a time.
+fn drive(more: &str, at_a_time: usize) -> Result<(LoginMachine, Option<String>), Error> {
+    use std::io::{Read, Write};
+    let connector = connector(cluster(), more)?;
+    let (known, _) = connector.connect()?;
+    let destination = known.destination();
+    let (socket, address) = destination.socket(connector.config()).unwrap();
+    socket.set_nonblocking(false).unwrap();
+    socket.connect(&address).unwrap();
+    let mut out = Vec::new();
+    let mut machine = LoginMachine::begin(&connector, destination, &mut out)?;
+    let step = |machine: &mut LoginMachine, out: &mut Vec<u8>| -> Result<(), Error> {
+        while !machine.is_ready() {
+            (&socket).write_all(out).unwrap();
+            out.clear();
+            let mut buffer = vec![0; at_a_time];
+            let n = (&socket).read(&mut buffer).unwrap();
+            assert!(n > 0, "the server closed in phase {}", machine.phase());
+            machine.receive(&connector, destination, &buffer[..n], out)?;
+        }
+        Ok(())
+    };
+    step(&mut machine, &mut out)?;
+    machine.query("select 1/0", &mut out)?;
+    assert!(machine.query("select 1", &mut Vec::new()).is_err(), "one statement at a time");
+    step(&mut machine, &mut out)?;
+    let failed = machine.statement_error().map(|error| error.sqlstate.clone());
+    machine.query("select 1", &mut out)?;
+    step(&mut machine, &mut out)?;
+    assert!(machine.statement_error().is_none());
+    machine.terminate(&mut out)?;
+    (&socket).write_all(&out).unwrap();
+    Ok((machine, failed))
+}
+
+#[test]
+fn the_login_as_a_state_machine() {
+    for at_a_time in [1, 7, 4096] {
+        for auth in ["", "user=u_scram password=right", "user=u_md5 password=right", "user=u_plain password=right"] {
+            for tls in
+                ["sslmode=disable", "sslmode=prefer", "sslmode=require", "sslmode=require channel_binding=disable"]
+            {
+                let (machine, failed) = drive(&format!("{auth} {tls}"), at_a_time).unwrap();
+                assert!(machine.backend_pid() > 0);
+                assert_eq!(failed.as_deref(), Some("22012"), "{auth} {tls}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_state_machine_names_the_phase_of_a_failure() {
+    let connector = connector(cluster(), "user=u_scram password=right sslmode=disable").unwrap();
+    let (known, _) = connector.connect().unwrap();
+    let begin = || LoginMachine::begin(&connector, known.destination(), &mut Vec::new()).unwrap();
+    let receive = |machine: &mut LoginMachine, bytes: &[u8]| {
+        machine.receive(&connector, known.destination(), bytes, &mut Vec::new())
+    };
+    let error = receive(&mut begin(), b"E\0\0\0\x1dSFATAL\0C53300\0Mtoo many\0\0").unwrap_err();
+    assert_eq!((error.sqlstate(), error.phase()), (Some("53300"), Some(Phase::Startup)));
+    let error = receive(&mut begin(), b"HTTP/1.1 400 Bad Request\r\n").unwrap_err();
+    assert_eq!((error.kind(), error.phase()), (ErrorKind::Protocol, Some(Phase::Startup)));
+    let mut machine = begin();
+    receive(&mut machine, b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0").unwrap();
+    let error = receive(&mut machine, b"R\0\0\0\x08\0\0\0\0").unwrap_err();
+    assert_eq!(error.phase(), Some(Phase::Authenticate), "a server that skips its proof: {error}");
 }

@@ -240,6 +240,8 @@ pub struct Shared {
     pub clients: AtomicUsize,
     /// Cancel requests under way.
     pub cancels: AtomicUsize,
+    /// Replication connections of all workers.
+    pub walsenders: AtomicUsize,
     /// Counts the changes of what new sessions begin with. Older physical connections are closed as they become free.
     generation: AtomicU32,
     /// The manager shuts down; nothing new is begun.
@@ -269,6 +271,7 @@ impl Shared {
             secret: rand::random(),
             clients: AtomicUsize::new(0),
             cancels: AtomicUsize::new(0),
+            walsenders: AtomicUsize::new(0),
             generation: AtomicU32::new(0),
             draining: AtomicBool::new(false),
             pools: RwLock::default(),
@@ -334,11 +337,26 @@ impl Shared {
 
     /// A pool of its own for the one connection that listens for all clients of a database, as the role of the first of them.
     pub(crate) fn pool_for_listening(&self, of: &PoolEntry) -> Arc<PoolEntry> {
+        self.pool_of_one(&of.database, &of.user, of.login.load_full(), of.known.clone())
+    }
+
+    /// A pool of its own for a connection that is never shared.
+    pub(crate) fn pool_apart(&self, database: &str, user: &str) -> Arc<PoolEntry> {
+        self.pool_of_one(database, user, self.config.login_for(user).map(Arc::new), Arc::default())
+    }
+
+    fn pool_of_one(
+        &self,
+        database: &str,
+        user: &str,
+        login: Option<Arc<Login>>,
+        known: Arc<Database>,
+    ) -> Arc<PoolEntry> {
         Arc::new(PoolEntry {
-            database: of.database.clone(),
-            user: of.user.clone(),
+            database: database.into(),
+            user: user.into(),
             seats: Pool::new(self.config.workers, 1),
-            login: ArcSwapOption::from(of.login.load_full()),
+            login: ArcSwapOption::from(login),
             welcome: ArcSwapOption::empty(),
             greetings: Mutex::default(),
             pinned: AtomicUsize::new(0),
@@ -349,7 +367,7 @@ impl Shared {
             next_question: AtomicU64::new(0),
             defaults: Mutex::default(),
             generation: AtomicU32::new(0),
-            known: of.known.clone(),
+            known,
         })
     }
 

@@ -202,5 +202,7 @@ fn reconnecting(options: &Options) -> reconnect::Options {
         reuse_keys: true,
         progress_every: Some(Duration::from_secs(1)),
         seed: 1,
+        rate: None,
+        latency_limit: None,
     }
 }

@@ -5,10 +5,12 @@
 
 pub mod demo;
 pub mod failure;
+pub mod floor;
 pub mod manager_process;
 pub mod profile;
 pub mod reconnect;
 pub mod report;
 pub mod script;
 pub mod stats;
+pub mod storm;
 pub mod target;

@@ -46,9 +46,18 @@ impl ManagerProcess {
     /// # Errors
     /// [`ManagerError`], with the manager's own words if it had any.
     pub fn start(program: &Path, upstream: &str) -> Result<Self, ManagerError> {
+        Self::start_with(program, upstream, &[])
+    }
+
+    /// The same with more options for `serve`.
+    ///
+    /// # Errors
+    /// As [`ManagerProcess::start`].
+    pub fn start_with(program: &Path, upstream: &str, options: &[String]) -> Result<Self, ManagerError> {
         let mut command = Command::new(program);
         command
             .args(["serve", upstream, "--listen", "127.0.0.1:0", "--auth", "trust"])
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

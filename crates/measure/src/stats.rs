@@ -7,17 +7,19 @@
 //!
 //! Two ways lead to a [`Distribution`]: from raw samples, exact and with a bootstrap interval of the median; or
 //! from a [`Histogram`], which takes millions of observations in bounded memory, merges across threads, and
-//! gives percentiles to three significant digits. Not here: measuring (that is each experiment's job) and
+//! gives percentiles to three significant digits. [`Growth`] says how a time grows with a number. Not here: measuring (that is each experiment's job) and
 //! drawing (`report`).
 
 mod bootstrap;
 mod distribution;
+mod fit;
 mod format;
 mod histogram;
 mod ratio;
 
 pub use bootstrap::{Interval, RESAMPLES, median_interval};
 pub use distribution::{Distribution, Summary, mad, outliers, quantile};
-pub use format::{count, micros, percent, ratio as ratio_text, seconds};
-pub use histogram::Histogram;
+pub use fit::{Better, Estimate, Growth, LinearQuadratic, Observation, PowerLaw, Residual, Unfit};
+pub use format::{bytes, count, micros, percent, ratio as ratio_text, seconds};
+pub use histogram::{Bucket, Histogram};
 pub use ratio::{Ratio, paired_ratio, ratio_of_medians};

@@ -33,6 +33,8 @@ fn options(script: Script) -> Options {
         reuse_keys: true,
         progress_every: None,
         seed: 1,
+        rate: None,
+        latency_limit: None,
     }
 }
 

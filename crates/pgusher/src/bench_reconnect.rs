@@ -6,12 +6,14 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use pgusher_measure::demo::server_facts;
 use pgusher_measure::reconnect::{self, Limit, Mode, Options, Protocol};
-use pgusher_measure::report::{Environment, Report, findings, page};
+use pgusher_measure::report::{Environment, Report, findings};
 use pgusher_measure::script::Script;
 
 use crate::exit::Exit;
+use crate::interrupt;
+use crate::output::OutputArgs;
 use crate::place::{Place, TargetArgs};
-use crate::{files, interrupt};
+use crate::progress::Progress;
 
 /// Static connections against a connection per transaction, direct and managed, in alternating rounds.
 ///
@@ -36,6 +38,16 @@ pub(crate) struct Args {
     /// A line of progress every so many seconds.
     #[arg(short = 'P', long, value_name = "SECONDS", value_parser = seconds)]
     progress: Option<f64>,
+    /// Begin so many transactions per second, whatever becomes of the ones before (open loop). Times then count from the
+    /// moment when a transaction was meant to begin [default: closed loop].
+    #[arg(short = 'R', long, value_name = "TPS", value_parser = rate)]
+    rate: Option<f64>,
+    /// Count transactions that take longer; with -R, don't begin one that is later than this.
+    #[arg(short = 'L', long, value_name = "MS", value_parser = milliseconds)]
+    latency_limit: Option<f64>,
+    /// Print histograms of all times as well (text only; they are always in JSON).
+    #[arg(long)]
+    histogram: bool,
     /// Rounds of each combination.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -63,15 +75,8 @@ pub(crate) struct Args {
     /// Seed of the clients' random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How the result is written.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// Write the result to this file instead of standard output.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Overwrite FILE if it exists.
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -88,18 +93,8 @@ enum ProtocolArg {
     Simple,
     /// Parse, Bind, Describe, Execute and Sync in one go.
     Extended,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Format {
-    /// A table.
-    Text,
-    /// All numbers and the environment.
-    Json,
-    /// A line per combination and round.
-    Csv,
-    /// A self-contained page with plots.
-    Html,
+    /// Each statement is prepared once in each connection, at its first use, and then bound and executed.
+    Prepared,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -109,12 +104,26 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.001..=1e7).contains(&rate) => Ok(rate),
+        _ => Err("a number of transactions per second from 0.001 to 10,000,000 is needed".to_owned()),
+    }
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(ms) if (0.001..=3.6e6).contains(&ms) => Ok(ms),
+        _ => Err("a number of milliseconds from 0.001 to 3,600,000 is needed".to_owned()),
+    }
+}
+
 /// Runs `pgusher bench reconnect`.
 pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
-    if let Some(path) = &args.output {
-        files::check(path, args.force)?;
-    }
+    args.output.check()?;
     let stop = interrupt::flag()?;
+    let mut progress = Progress::new();
+    progress.set("preparing");
     let mut place = Place::open(&args.targets, |server| server.max_connections(args.clients.saturating_add(100)))?;
     let mut connection = place.connect()?;
     let mut environment = Environment::here();
@@ -138,29 +147,25 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         protocol: match args.protocol {
             ProtocolArg::Simple => Protocol::Simple,
             ProtocolArg::Extended => Protocol::Extended,
+            ProtocolArg::Prepared => Protocol::Prepared,
         },
         script,
         wait_for_exit: args.wait_exit,
         reuse_keys: !args.no_scram_cache,
-        progress_every: args.progress.map(Duration::from_secs_f64),
+        progress_every: Some(args.progress.map_or(Duration::from_secs(1), Duration::from_secs_f64)),
         seed: args.seed,
+        rate: args.rate,
+        latency_limit: args.latency_limit.map(|ms| Duration::from_secs_f64(ms / 1e3)),
     };
     let targets = std::mem::take(&mut place.targets);
-    let mut result = reconnect::run(&options, targets, &stop, &mut |line| eprintln!("{line}"))?;
+    let asked_for = args.progress.is_some();
+    let mut result = reconnect::run(&options, targets, &stop, &mut |line| {
+        if asked_for { progress.line(line) } else { progress.set(line) }
+    })?;
+    drop(progress);
     result.notes.append(&mut place.notes);
-    let exit = match (result.interrupted, result.any_failure()) {
-        (true, _) => Exit::Interrupted,
-        (false, true) => Exit::SomeFailed,
-        (false, false) => Exit::Ok,
-    };
-    let text = match args.format {
-        Format::Text => reconnect::text(&result),
-        Format::Csv => reconnect::csv(&result),
-        Format::Json => serde_json::to_string_pretty(&report(result, environment))? + "\n",
-        Format::Html => page(&report(result, environment)),
-    };
-    files::write(args.output.as_deref(), args.force, &text)?;
-    Ok(exit)
+    let histograms = if args.histogram { reconnect::histograms(&result) } else { String::new() };
+    args.output.write(&report(result, environment), &histograms)
 }
 
 fn report(result: reconnect::Reconnect, environment: Environment) -> Report {

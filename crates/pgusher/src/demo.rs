@@ -1,17 +1,17 @@
 //! `pgusher demo`: everything once on a private PostgreSQL, a table, and an HTML report.
 
-use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
 use pgusher_measure::demo::{self, Options, Step};
-use pgusher_measure::report::{self, Finding, Report, Tone};
+use pgusher_measure::report::{self, Report};
 
 use crate::exit::Exit;
+use crate::output::colours;
+use crate::progress::Progress;
 use crate::{files, interrupt};
 
 /// See it all in about a minute, on a private PostgreSQL that is started and removed again.
@@ -61,8 +61,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         runs: 8,
     };
     let mut progress = Progress::new();
-    let result = demo::run(&options, &stop, &mut |step| progress.step(step), &mut |_| {});
-    progress.end();
+    let mut step = |step: Step| progress.step(&format!("{}/{} {}", step.number, step.of, step.what));
+    let result = demo::run(&options, &stop, &mut step, &mut |_| {});
+    drop(progress);
     let interrupted = stop.load(Ordering::Relaxed);
     let report = match result {
         Ok(report) => report,
@@ -74,12 +75,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     };
     let measured = !report.connections.is_empty();
     if measured {
-        files::write(None, false, &text(&report, std::io::stdout().is_terminal() && no_color_unset()))?;
+        files::write(None, false, &format!("\n{}", report::text_at_a_glance(&report, colours())))?;
         let path = write_page(&report, args.output.as_deref(), args.force)?;
         files::write(None, false, &format!("\nreport: {}\n", path.display()))?;
         if let Some(path) = &args.json {
-            let json = serde_json::to_string_pretty(&report)? + "\n";
-            files::write(Some(path), args.force, &json)?;
+            files::write(Some(path), args.force, &report.json()?)?;
         }
     } else if interrupted {
         eprintln!("pgusher: interrupted before anything was measured");
@@ -91,16 +91,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     })
 }
 
-fn no_color_unset() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
-}
-
 /// Whether anything that was asked for was not measured.
 fn failed(report: &Report) -> bool {
-    !report.notes.is_empty()
-        || report.connections.iter().any(|s| !s.failures.is_empty())
-        || report.protocols.iter().any(|s| !s.failures.is_empty())
-        || report.reconnect.as_ref().is_some_and(|r| r.any_failure())
+    !report.notes.is_empty() || report.any_failure()
 }
 
 fn write_page(report: &Report, output: Option<&Path>, force: bool) -> anyhow::Result<PathBuf> {
@@ -113,82 +106,4 @@ fn write_page(report: &Report, output: Option<&Path>, force: bool) -> anyhow::Re
     };
     file.write_all(report::page(report).as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
-}
-
-/// The table and the sentences.
-fn text(report: &Report, color: bool) -> String {
-    let rows = report::glance(report);
-    let width = |of: fn(&report::Glance) -> &str, least: usize| {
-        rows.iter().map(|r| of(r).chars().count()).max().unwrap_or(0).max(least)
-    };
-    let what = width(|r| &r.what, 0);
-    let direct = width(|r| &r.direct, "direct".len());
-    let managed = width(|r| &r.managed, "managed".len());
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "\n{:what$}  {:>direct$}  {:>managed$}  managed is", "", "direct", "managed");
-    for row in &rows {
-        let line = format!("{:what$}  {:>direct$}  {:>managed$}  {}", row.what, row.direct, row.managed, row.verdict);
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-    out.push('\n');
-    for Finding { tone, text } in &report.findings {
-        let (mark, code) = match tone {
-            Tone::Good => ("+", "32"),
-            Tone::Neutral => ("=", "0"),
-            Tone::Bad => ("-", "31"),
-        };
-        let _ =
-            if color { writeln!(out, "\u{1b}[{code}m{mark}\u{1b}[0m {text}") } else { writeln!(out, "{mark} {text}") };
-    }
-    for note in &report.notes {
-        let _ = writeln!(out, "note: {note}");
-    }
-    let failures = report
-        .connections
-        .iter()
-        .map(|s| (s.side, &s.failures))
-        .chain(report.protocols.iter().map(|s| (s.side, &s.failures)))
-        .chain(report.reconnect.iter().flat_map(|r| r.cells.iter().map(|c| (c.side, &c.failures))));
-    for (side, list) in failures {
-        for failure in list {
-            let _ = writeln!(out, "failure: {side}, {failure}");
-        }
-    }
-    out
-}
-
-/// What happens now, on standard error: a spinner on a terminal, otherwise a line for each step.
-struct Progress {
-    started: Instant,
-    bar: Option<ProgressBar>,
-}
-
-impl Progress {
-    fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
-            // A template without colours, so that NO_COLOR needs no special case.
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}") {
-                bar.set_style(style);
-            }
-            bar.enable_steady_tick(Duration::from_millis(120));
-            bar
-        });
-        Self { started: Instant::now(), bar }
-    }
-
-    fn step(&self, step: Step) {
-        let text = format!("{}/{} {}", step.number, step.of, step.what);
-        match &self.bar {
-            Some(bar) => bar.set_message(text),
-            None => eprintln!("[{:5.1} s] {text}", self.started.elapsed().as_secs_f64()),
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
 }

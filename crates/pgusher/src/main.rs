@@ -2,12 +2,15 @@
 //! subcommand does lives in the crates; here are only options, messages and exit codes.
 
 mod bench_reconnect;
+mod bench_storm;
 mod demo;
 mod exit;
 mod files;
 mod interrupt;
+mod output;
 mod place;
 mod profile;
+mod progress;
 mod serve;
 
 use std::process::ExitCode;
@@ -41,6 +44,7 @@ enum Command {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Reconnect(bench_reconnect::Args),
+    Storm(bench_storm::Args),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::Profile(args) => profile::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Bench(Bench::Reconnect(args)) => bench_reconnect::run(args),
+        Command::Bench(Bench::Storm(args)) => bench_storm::run(args),
         Command::Demo(args) => demo::run(args),
     };
     let exit = result.unwrap_or_else(|error| {

@@ -28,16 +28,32 @@ pub(crate) struct Place {
     pub(crate) targets: Vec<Target>,
     /// What a reader must know of them.
     pub(crate) notes: Vec<String>,
-    _manager: Option<ManagerProcess>,
+    manager: Option<ManagerProcess>,
     server: Option<Server>,
+}
+
+impl TargetArgs {
+    /// Whether no server was named, so that a private one is measured.
+    pub(crate) fn is_private(&self) -> bool {
+        self.server.is_none() && self.url.is_none() && self.through.is_none()
+    }
 }
 
 impl Place {
     /// The targets that were asked for. Where none was, a private server, made with `builder`, and a manager in front of it.
     pub(crate) fn open(args: &TargetArgs, builder: impl FnOnce(Builder) -> Builder) -> anyhow::Result<Self> {
+        Self::open_with(args, builder, &[])
+    }
+
+    /// The same with more options for the private server's manager.
+    pub(crate) fn open_with(
+        args: &TargetArgs,
+        builder: impl FnOnce(Builder) -> Builder,
+        manager_options: &[String],
+    ) -> anyhow::Result<Self> {
         let direct = args.server.as_ref().or(args.url.as_ref());
-        if direct.is_none() && args.through.is_none() {
-            return Self::private(builder(Server::builder()));
+        if args.is_private() {
+            return Self::private(builder(Server::builder()), manager_options);
         }
         let mut targets = Vec::new();
         for (side, conninfo) in [(Side::Direct, direct), (Side::Managed, args.through.as_ref())] {
@@ -47,16 +63,17 @@ impl Place {
                 targets.push(Target { side, connector });
             }
         }
-        Ok(Self { targets, notes: Vec::new(), _manager: None, server: None })
+        Ok(Self { targets, notes: Vec::new(), manager: None, server: None })
     }
 
-    fn private(builder: Builder) -> anyhow::Result<Self> {
+    fn private(builder: Builder, manager_options: &[String]) -> anyhow::Result<Self> {
         let server = builder.start()?;
         let conninfo = format!("{} sslmode=disable", server.conninfo("postgres", "postgres"));
         let mut targets = vec![Target { side: Side::Direct, connector: connector(&conninfo)? }];
         let mut notes = Vec::new();
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let manager = match ManagerProcess::start(&program, &server.socket_conninfo("postgres", "postgres")) {
+        let upstream = server.socket_conninfo("postgres", "postgres");
+        let manager = match ManagerProcess::start_with(&program, &upstream, manager_options) {
             Ok(manager) => {
                 let connector = connector(&manager.conninfo("postgres", "postgres"))?;
                 targets.push(Target { side: Side::Managed, connector });
@@ -67,7 +84,7 @@ impl Place {
                 None
             }
         };
-        Ok(Self { targets, notes, _manager: manager, server: Some(server) })
+        Ok(Self { targets, notes, manager, server: Some(server) })
     }
 
     /// A connection to the first target, to ask and to prepare with.
@@ -79,6 +96,11 @@ impl Place {
     /// Whether the server is a private one, in which anything may be made.
     pub(crate) fn is_private(&self) -> bool {
         self.server.is_some()
+    }
+
+    /// The process of the private server's manager.
+    pub(crate) fn manager_pid(&self) -> Option<u32> {
+        self.manager.as_ref().map(ManagerProcess::pid)
     }
 
     /// Where each side is, without secrets.

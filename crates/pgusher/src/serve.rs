@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// SERVER, 0 for others].
     #[arg(long, value_name = "N")]
     min_pool_size: Option<usize>,
+    /// Clients at most [default: 20000].
+    #[arg(long, value_name = "N")]
+    max_clients: Option<usize>,
     /// When a client gives its physical connection back [default: transaction].
     #[arg(long, value_enum)]
     pool_mode: Option<Mode>,
@@ -135,6 +138,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         workers: args.workers,
         pool_size: args.pool_size,
         min_pool_size: args.min_pool_size,
+        max_clients: args.max_clients,
         pool_mode: args.pool_mode.map(Into::into),
         auth: args.auth.map(Into::into),
         client_tls: ClientTlsOptions {

@@ -59,7 +59,7 @@ fn a_server_that_was_named() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let text = out(&output);
     assert!(
-        text.starts_with("select only; extended protocol; 2 clients; 2 alternating rounds of 5 transactions"),
+        text.contains("\nselect only; extended protocol; 2 clients; 2 alternating rounds of 5 transactions"),
         "{text}"
     );
     assert!(!text.contains("managed"), "{text}");
@@ -131,4 +131,42 @@ fn interrupted_it_prints_what_there_is() {
     assert!(begun.elapsed() < Duration::from_secs(8));
     assert_eq!(status.code(), Some(130));
     assert!(text.contains("INTERRUPTED") && text.contains("static connections"), "{text}");
+}
+
+#[test]
+fn an_open_loop_of_prepared_statements() {
+    let arguments = ["-c", "4", "-T", "1", "--rounds", "1", "-M", "prepared", "-R", "100", "-L", "2000", "-P", "0.4"];
+    let output = run(&[&arguments[..], &["--format", "json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains(", lag ") && err(&output).contains(" skipped (direct"), "{}", err(&output));
+    let json: Value = serde_json::from_str(&out(&output)).expect("json");
+    assert_eq!(json["reconnect"]["settings"]["rate_per_second"], 100.0);
+    for cell in json["reconnect"]["cells"].as_array().expect("cells") {
+        let n = cell["transaction"]["n"].as_u64().expect("a number");
+        // 100 meant; a busy machine may skip some, a Poisson process is uneven.
+        assert!((20..=170).contains(&n), "{cell}");
+        let (response, transaction) = (&cell["response"]["median_us"], &cell["transaction"]["median_us"]);
+        assert!(response.as_f64() >= transaction.as_f64(), "{cell}");
+        let counted: u64 = cell["histograms"]["response"]
+            .as_array()
+            .expect("buckets")
+            .iter()
+            .map(|b| b["count"].as_u64().expect("a number"))
+            .sum();
+        assert_eq!(counted, n);
+    }
+}
+
+#[test]
+fn histograms_and_wrong_rates() {
+    let server = Server::builder().start().expect("a server");
+    let uri = server.uri("postgres", server.superuser());
+    let output = run(&[&uri, "-t", "5", "--rounds", "1", "--init", "-s", "1", "--mode", "static", "--histogram"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("\ndirect static, transaction\n  up to "), "{}", out(&output));
+    for wrong in [["-R", "0"], ["-R", "many"], ["-L", "-1"], ["-L", "nan"]] {
+        let output = run(&[&[uri.as_str()], &wrong[..]].concat());
+        assert_eq!(output.status.code(), Some(1), "{wrong:?}");
+        assert!(!err(&output).contains("panicked"), "{}", err(&output));
+    }
 }

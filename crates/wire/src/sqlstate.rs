@@ -12,6 +12,8 @@ pub const REJECTED_CONNECTION: &str = "08004";
 pub const CONNECTION_FAILURE: &str = "08006";
 /// `0A000` feature_not_supported.
 pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
+/// `22023` invalid_parameter_value.
+pub const INVALID_PARAMETER_VALUE: &str = "22023";
 /// `25P02` in_failed_sql_transaction.
 pub const IN_FAILED_TRANSACTION: &str = "25P02";
 /// `25P03` idle_in_transaction_session_timeout.

@@ -30,6 +30,7 @@ pub(super) struct File {
     pub(super) max_clients: Option<usize>,
     pub(super) max_pools: Option<usize>,
     pub(super) max_cancels: Option<usize>,
+    pub(super) max_replication: Option<usize>,
     #[serde(default)]
     pub(super) users: BTreeMap<String, String>,
     pub(super) user_list: Option<PathBuf>,

@@ -43,6 +43,8 @@ pub struct Overrides {
     pub pool_size: Option<usize>,
     /// Physical connections that each pool keeps open.
     pub min_pool_size: Option<usize>,
+    /// Clients at most.
+    pub max_clients: Option<usize>,
     /// When a client gives its physical connection back.
     pub pool_mode: Option<PoolMode>,
     /// How clients prove their identity.
@@ -104,6 +106,8 @@ pub struct Config {
     pub max_pools: usize,
     /// Cancel requests under way at most.
     pub max_cancels: usize,
+    /// Replication connections at the same time.
+    pub max_replication: usize,
     /// Limits in time.
     pub timeouts: Timeouts,
     /// TLS towards clients; `None`: there is none.
@@ -184,7 +188,7 @@ impl Config {
         if !(1..=MAX_POOL_SIZE).contains(&pool_size) {
             return Err(ConfigError(format!("pool_size must be between 1 and {MAX_POOL_SIZE}, not {pool_size}")));
         }
-        let max_clients = file.max_clients.unwrap_or(20_000);
+        let max_clients = overrides.max_clients.or(file.max_clients).unwrap_or(20_000);
         if !(1..=MAX_CLIENTS).contains(&max_clients) {
             return Err(ConfigError(format!("max_clients must be between 1 and {MAX_CLIENTS}, not {max_clients}")));
         }
@@ -217,6 +221,7 @@ impl Config {
             max_pinned: file.max_pinned.unwrap_or_else(|| pinned_by_default(pool_size)),
             max_pools: file.max_pools.unwrap_or(1_000),
             max_cancels: file.max_cancels.unwrap_or(100),
+            max_replication: file.max_replication.unwrap_or(10),
             timeouts,
             users,
             auth_query: None,

@@ -57,6 +57,7 @@ impl Core {
                     self.cancel_server(server);
                 }
             }
+            client::State::Replicating { server, ready: true } => self.cancel_server(server),
             client::State::Waiting { ticket, login: false } => {
                 // If it is no longer in the queue, it is about to get a server. It may ask again.
                 let seat = self.client_seat(slot);
@@ -94,7 +95,12 @@ impl Core {
             s.cancel_due = true;
             return;
         }
-        let busy = s.ledger.is_busy() && matches!(s.state, server::State::Seated { .. });
+        let busy = match s.state {
+            server::State::Seated { .. } => s.ledger.is_busy(),
+            // What it does is not looked at.
+            server::State::Replicating { .. } => true,
+            _ => false,
+        };
         let limit = self.shared.config.max_cancels;
         if !busy || self.shared.cancels.fetch_add(1, Ordering::Relaxed) >= limit {
             if busy {

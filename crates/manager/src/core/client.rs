@@ -2,6 +2,7 @@
 
 use super::effects::More;
 use super::io::{ConnId, Mail, Output};
+use super::replication::Wanted;
 use super::{Core, Entropy, MAX_HELD};
 use crate::auth::Login;
 use crate::shared::{PoolEntry, Welcome};
@@ -52,6 +53,8 @@ pub(super) enum State {
     Promised { login: bool },
     /// Has a server.
     Seated { server: u32 },
+    /// Has a walsender of its own; `ready`: and the walsender has logged in.
+    Replicating { server: u32, ready: bool },
 }
 
 /// Which messages of a client without a server are discarded: those of a statement that was refused before the server saw it.
@@ -178,6 +181,8 @@ pub(super) struct LoginData {
     pub(super) random: Entropy,
     /// What goes in front of the next message to it.
     pub(super) preface: Vec<u8>,
+    /// It asks for a walsender.
+    pub(super) replication: Option<Wanted>,
 }
 
 /// What follows a message of the login.
@@ -221,6 +226,7 @@ impl Core {
                 database: "".into(),
                 random: *random,
                 preface: Vec::new(),
+                replication: None,
             })),
             blocked: false,
             ahead: false,
@@ -252,6 +258,11 @@ impl Core {
                     self.password_bytes(slot, &mut rest)
                 }
                 State::AwaitFacts | State::Waiting { .. } | State::Promised { .. } => Step::Stop,
+                State::Replicating { ready: false, .. } => Step::Stop,
+                State::Replicating { server, ready: true } => {
+                    let server = *server;
+                    return self.stream_up(server, rest, super::flow::Source::Copy);
+                }
                 State::Idle | State::Seated { .. } => {
                     // The login is over; what came with its last message is the first of the session.
                     if !rest.is_empty() {
@@ -396,16 +407,19 @@ impl Core {
             "" => user,
             name => name,
         };
-        if !matches!(text(b"replication")?, "" | "false" | "off" | "no" | "0") {
-            return Err(Report::fatal(
-                sqlstate::FEATURE_NOT_SUPPORTED,
-                "replication connections are not supported yet",
-            )
-            .hint("Connect to the server directly."));
-        }
-        let settings = Settings::from_startup(parameters.clone())
-            .map_err(|e| Report::fatal(sqlstate::FEATURE_NOT_SUPPORTED, e.to_string()))?;
-        let settings = self.shared.interner.intern(settings);
+        let replication = Wanted::from_startup(parameters.clone())?;
+        // A physical walsender belongs to no database, whatever is asked for; whether the role may log in is asked in ours.
+        let physical = replication.as_ref().is_some_and(|wanted| !wanted.is_logical());
+        let own = self.shared.config.server.database.clone();
+        let database = if physical { own.as_deref().unwrap_or("postgres") } else { database };
+        let settings = if replication.is_some() {
+            // They go to the walsender as they are.
+            self.shared.no_settings.clone()
+        } else {
+            let settings = Settings::from_startup(parameters.clone())
+                .map_err(|e| Report::fatal(sqlstate::FEATURE_NOT_SUPPORTED, e.to_string()))?;
+            self.shared.interner.intern(settings)
+        };
 
         let newest = Version::V3_2;
         let unknown: Vec<&[u8]> = parameters.map(|(n, _)| n).filter(|n| n.starts_with(b"_pq_.")).collect();
@@ -424,6 +438,7 @@ impl Core {
             login.user = user.into();
             login.database = database.into();
             login.preface = preface;
+            login.replication = replication;
         }
         self.begin_authentication(slot, user, database);
         Ok(())
@@ -447,7 +462,10 @@ impl Core {
         let key = client.key.get(..usize::from(client.key_len)).unwrap_or_default();
         backend::write_backend_key_data(&mut out, pid, key);
         backend::write_ready_for_query(&mut out, TxStatus::Idle);
-        client.state = State::Idle;
+        client.state = match client.state {
+            State::Replicating { server, .. } => State::Replicating { server, ready: true },
+            _ => State::Idle,
+        };
         client.held = Vec::new();
         self.send(ConnId::Client(slot), out);
         self.resume_client(slot);
@@ -487,6 +505,10 @@ impl Core {
     }
 
     pub(super) fn drain_client(&mut self, slot: u32) {
+        if let Some(State::Replicating { ready, .. }) = self.clients.get(slot as usize).map(|c| &c.state) {
+            let ready = *ready;
+            return self.drain_walsender(slot, ready);
+        }
         if self.clients.get(slot as usize).is_some_and(|c| !matches!(c.state, State::Seated { .. })) {
             self.refuse(slot, &draining());
         } else {

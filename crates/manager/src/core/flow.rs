@@ -82,6 +82,9 @@ impl Core {
                 };
                 c.blocked = true;
                 match c.state {
+                    State::Replicating { server, ready: true } => {
+                        self.out.push_back(Output::Pause(ConnId::Server(server)));
+                    }
                     State::Seated { server } => {
                         // The answer to a question of our own is not for the client.
                         let seated = |s: &super::Server| matches!(s.state, ServerState::Seated { .. });
@@ -99,7 +102,7 @@ impl Core {
                     return;
                 };
                 s.blocked = true;
-                if let ServerState::Seated { client } = s.state {
+                if let ServerState::Seated { client } | ServerState::Replicating { client } = s.state {
                     self.out.push_back(Output::Pause(ConnId::Client(client)));
                 }
             }
@@ -116,7 +119,9 @@ impl Core {
                 };
                 c.blocked = false;
                 match c.state {
-                    State::Seated { server } => self.out.push_back(Output::Resume(ConnId::Server(server))),
+                    State::Seated { server } | State::Replicating { server, .. } => {
+                        self.out.push_back(Output::Resume(ConnId::Server(server)));
+                    }
                     State::Idle => self.out.push_back(Output::Resume(ConnId::Client(slot))),
                     _ => {}
                 }
@@ -127,6 +132,9 @@ impl Core {
                     return;
                 };
                 s.blocked = false;
+                if let ServerState::Replicating { client } = s.state {
+                    self.out.push_back(Output::Resume(ConnId::Client(client)));
+                }
                 if let ServerState::Seated { client } = s.state {
                     // What a client sends next stays behind its message that waits; see `settled`.
                     if self.clients.get(client as usize).is_some_and(|c| !c.settling && !c.ahead) {

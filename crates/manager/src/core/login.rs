@@ -246,7 +246,12 @@ impl Core {
         let mut first = std::mem::take(&mut login.preface);
         first.extend_from_slice(&out);
         login.preface = first;
-        let Some(pool) = shared.pool(&login.database, &login.user) else {
+        let replication = login.replication.take();
+        let pool = match replication {
+            Some(_) => Some(shared.pool_apart(&login.database, &login.user)),
+            None => shared.pool(&login.database, &login.user),
+        };
+        let Some(pool) = pool else {
             let report = Report::fatal(sqlstate::TOO_MANY_CONNECTIONS, "too many pools")
                 .hint("Raise max_pools, or connect with fewer different databases and users.");
             return self.refuse(slot, &report);
@@ -269,6 +274,9 @@ impl Core {
         }
         if self.draining {
             return self.refuse(slot, &draining());
+        }
+        if let Some(wanted) = replication {
+            return self.open_walsender(slot, &pool, wanted);
         }
         let Some(settings) = &client.settings else { return };
         match pool.greeting(settings) {

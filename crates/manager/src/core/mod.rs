@@ -19,7 +19,7 @@
 //! their sessions, `audit` asks the server where that cannot be known, `knowing` asks it what definitions do behind
 //! statements, `behind` judges by that, `statements` carries prepared statements from server to
 //! server, `hub` listens for all clients of a database and `listening` gives them what it hears, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel`
-//! passes cancel requests on.
+//! passes cancel requests on, `replication` gives a client a walsender of its own.
 
 mod audit;
 mod behind;
@@ -34,6 +34,7 @@ mod listening;
 mod login;
 mod own;
 mod relay;
+mod replication;
 mod seat;
 mod sequences;
 mod server;

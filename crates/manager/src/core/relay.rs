@@ -62,6 +62,7 @@ impl Core {
         }
         match client.state {
             State::Idle | State::Seated { .. } => self.session_bytes(slot, buf, Source::Input),
+            State::Replicating { server, ready: true } => self.stream_up(server, buf, Source::Input),
             _ => self.login_bytes(slot, buf),
         }
     }
@@ -304,6 +305,7 @@ impl Core {
             ServerState::Login(_) => self.server_login_bytes(slot, buf),
             ServerState::Idle | ServerState::Connecting => self.idle_server_bytes(slot, buf),
             ServerState::Listening => self.hub_bytes(slot, buf),
+            ServerState::Replicating { client } => self.stream_down(client, buf),
             ServerState::Replaying { .. }
             | ServerState::Resetting { .. }
             | ServerState::Auditing { .. }

@@ -512,6 +512,7 @@ impl Core {
                 }
                 self.vacate(server, boundary, discard);
             }
+            State::Replicating { server, .. } => self.close_walsender(server),
             _ => {}
         }
     }
@@ -665,6 +666,7 @@ impl Core {
                 self.server_connect_failed(slot, &error);
             }
             (ServerState::Idle, _) => self.lost_idle(slot),
+            (ServerState::Replicating { client }, _) => self.walsender_closed(slot, *client),
             (ServerState::Listening, _) => {
                 self.hub_lost(slot);
                 self.close_lost(slot);

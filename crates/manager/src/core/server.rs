@@ -5,6 +5,7 @@ use super::audit::Audit;
 use super::effects::Flight;
 use super::io::{ConnId, Output};
 use super::knowing::{Knowing, Purpose};
+use super::replication::Walsender;
 use super::sequences::Memory;
 use super::server_login::LoginState;
 use crate::config::StatementReuse;
@@ -44,6 +45,8 @@ pub(super) enum State {
     BeingCancelled,
     /// It listens for all clients of its database.
     Listening,
+    /// It is this client's walsender.
+    Replicating { client: u32 },
 }
 
 /// How a connection is cleaned.
@@ -139,6 +142,8 @@ pub struct Server {
     pub(super) cancel_due: bool,
     /// It is to listen for all clients of its database.
     pub(super) listens_for_all: bool,
+    /// It is a walsender, for this client.
+    pub(super) walsender: Option<Box<Walsender>>,
     /// It may listen to what its client listens to.
     pub(super) listens: bool,
     /// It was made to listen to all that its client listens to.
@@ -245,6 +250,7 @@ impl Core {
             farewell: false,
             cancel_due: false,
             listens_for_all: false,
+            walsender: None,
             listens: false,
             has_channels: false,
             unheard: false,
@@ -268,10 +274,26 @@ impl Core {
         let mut out = Vec::with_capacity(128);
         let mut parameters: Vec<(&[u8], &[u8])> =
             vec![(b"user", server.pool.user.as_bytes()), (b"database", server.pool.database.as_bytes())];
-        let pin = if self.shared.config.pool_mode.is_session() { "session" } else { "none" };
+        let pin = match (&server.walsender, self.shared.config.pool_mode.is_session()) {
+            (Some(_), _) => "replication",
+            (None, true) => "session",
+            (None, false) => "none",
+        };
         let mut options = format!("-c pgusher.version={} -c pgusher.pin={pin}", env!("CARGO_PKG_VERSION"));
         if self.shared.config.statement_reuse == StatementReuse::CustomPlans {
             options.push_str(" -c plan_cache_mode=force_custom_plan");
+        }
+        if let Some(wanted) = server.walsender.as_deref().map(|walsender| &walsender.wanted) {
+            parameters.push((b"replication", &wanted.kind));
+            for (name, value) in &wanted.parameters {
+                if name == b"options" {
+                    options.push(' ');
+                    // What is not UTF-8 is no option that a server knows.
+                    options.push_str(&String::from_utf8_lossy(value));
+                } else {
+                    parameters.push((name, value));
+                }
+            }
         }
         parameters.push((b"options", options.as_bytes()));
         if server.listens_for_all {

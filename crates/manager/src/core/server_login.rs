@@ -254,6 +254,9 @@ impl Core {
         if server.listens_for_all {
             return self.hub_ready(slot);
         }
+        if server.walsender.is_some() {
+            return self.walsender_ready(slot);
+        }
         server.state = State::Idle;
         if self.know_when_opened(slot) {
             return;
@@ -286,10 +289,13 @@ impl Core {
         }
         if speaks_against_server(&report.sqlstate) {
             self.out.push_back(Output::Ask(Question::Unreachable { address: server.address }));
-            if self.shared.upstream.may_move() {
+            if self.shared.upstream.may_move() && server.walsender.is_none() {
                 pool.seats.open_postponed();
                 return;
             }
+        }
+        if let Some(walsender) = server.walsender {
+            return self.no_walsender(&walsender, &report);
         }
         let report = Arc::new(report);
         for client in pool.seats.open_failed() {

@@ -6,14 +6,17 @@ use crate::stats::Distribution;
 
 const ROUND: &str = "wall_seconds,transactions,failed_transactions,connections,failed_connections,\
     connecting_seconds,tps_including_connecting,tps_excluding_connecting,\
-    latency_average_us,latency_stddev_us,first_connect_us,first_transaction_us,first_disconnect_us";
+    latency_average_us,latency_stddev_us,skipped_transactions,late_transactions,lag_average_us,lag_max_us,\
+    first_connect_us,first_transaction_us,first_disconnect_us";
+/// In this order; the last one only with a given rate.
+const PHASES: [&str; 4] = ["connect", "transaction", "disconnect", "response"];
 const STATISTICS: [&str; 7] = ["n", "median_us", "p95_us", "p99_us", "max_us", "mean_us", "stddev_us"];
 
 /// The lines, with a heading.
 #[must_use]
 pub fn csv(result: &Reconnect) -> String {
     let mut out = format!("mode,side,round,{ROUND}");
-    for phase in ["connect", "transaction", "disconnect"] {
+    for phase in PHASES {
         for statistic in STATISTICS {
             out.push_str(&format!(",{phase}_{statistic}"));
         }
@@ -21,7 +24,7 @@ pub fn csv(result: &Reconnect) -> String {
     out.push('\n');
     for cell in &result.cells {
         for round in &cell.rounds {
-            let empty = ",".repeat(3 * STATISTICS.len());
+            let empty = ",".repeat(PHASES.len() * STATISTICS.len());
             out.push_str(&format!("{},{},{},{}{empty}\n", cell.mode, cell.side, round.number, numbers(round)));
         }
         out.push_str(&together(cell));
@@ -33,7 +36,7 @@ fn numbers(round: &Round) -> String {
     let first = round.first.as_ref();
     let optional = |v: Option<f64>| v.map_or_else(String::new, |v| format!("{v:.1}"));
     format!(
-        "{:.6},{},{},{},{},{:.6},{:.3},{:.3},{:.3},{:.3},{},{},{}",
+        "{:.6},{},{},{},{},{:.6},{:.3},{:.3},{:.3},{:.3},{},{},{},{},{},{},{}",
         round.wall_seconds,
         round.transactions,
         round.failed_transactions,
@@ -44,6 +47,10 @@ fn numbers(round: &Round) -> String {
         round.tps_excluding_connecting,
         round.latency_average_us,
         round.latency_stddev_us,
+        round.skipped_transactions,
+        round.late_transactions,
+        optional(round.lag_average_us),
+        optional(round.lag_max_us),
         optional(first.map(|f| f.connect_us)),
         optional(first.and_then(|f| f.transaction_us)),
         optional(first.map(|f| f.disconnect_us)),
@@ -57,8 +64,9 @@ fn together(cell: &Cell) -> String {
         .transaction
         .as_ref()
         .map_or((String::new(), String::new()), |d| (format!("{:.3}", d.mean), format!("{:.3}", d.stddev)));
+    let lag = |of: fn(&Distribution) -> f64| cell.lag.as_ref().map_or_else(String::new, |d| format!("{:.1}", of(d)));
     let mut line = format!(
-        "{},{},all,{:.6},{},{},{},{},{:.6},{:.3},{:.3},{mean},{stddev},,,",
+        "{},{},all,{:.6},{},{},{},{},{:.6},{:.3},{:.3},{mean},{stddev},{},{},{},{},,,",
         cell.mode,
         cell.side,
         seconds(|r| r.wall_seconds),
@@ -69,8 +77,12 @@ fn together(cell: &Cell) -> String {
         seconds(|r| r.connecting_seconds),
         cell.tps_including(),
         cell.tps_excluding(),
+        sum(|r| r.skipped_transactions),
+        sum(|r| r.late_transactions),
+        lag(|d| d.mean),
+        lag(|d| d.max),
     );
-    for distribution in [&cell.connect, &cell.transaction, &cell.disconnect] {
+    for distribution in [&cell.connect, &cell.transaction, &cell.disconnect, &cell.response] {
         line.push_str(&statistics(distribution.as_ref()));
     }
     line.push('\n');

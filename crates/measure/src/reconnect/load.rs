@@ -1,13 +1,22 @@
-//! One round of load: as many threads as clients, each in a closed loop, until the time or the number of
-//! transactions is reached.
+//! One round of load: as many threads as clients, each in a closed loop or, with a given rate, in an open one, until
+//! the time or the number of transactions is reached.
 //!
 //! It knows sessions only through [`Door`] and [`Visit`], so that its bookkeeping is tested without a server.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+mod gate;
+mod live;
+mod pace;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use gate::{Signal, Start, Turnstile};
+pub(super) use live::Interval;
+use live::{Live, Meter};
+use pace::Pace;
 
 use super::model::Mode;
 use crate::failure::{Failure, Failures, Step};
@@ -49,6 +58,10 @@ pub(super) struct Plan {
     pub(super) script: Script,
     pub(super) seed: u64,
     pub(super) progress_every: Option<Duration>,
+    /// Transactions per second that all clients together are to begin; absent: a closed loop.
+    pub(super) rate: Option<f64>,
+    /// What a transaction may take; with a rate, one that is later than this is not begun.
+    pub(super) latency_limit: Option<Duration>,
 }
 
 /// What a round, or a client of it, measured.
@@ -57,6 +70,14 @@ pub(super) struct Tally {
     pub(super) connect: Histogram,
     pub(super) transaction: Histogram,
     pub(super) disconnect: Histogram,
+    /// From the moment a transaction was meant to begin to its end, connecting included. Only with a given rate.
+    pub(super) response: Histogram,
+    /// From the moment a transaction was meant to begin to the moment the client was free for it. Only with a given rate.
+    pub(super) lag: Histogram,
+    /// Transactions that were not begun because they were later than the limit.
+    pub(super) skipped: u64,
+    /// Transactions that took longer than the limit.
+    pub(super) late: u64,
     pub(super) failures: Failures,
     /// Time in connecting, disconnecting and waiting for either, summed over clients.
     pub(super) connecting: Duration,
@@ -67,6 +88,10 @@ impl Tally {
         self.connect.merge(&other.connect);
         self.transaction.merge(&other.transaction);
         self.disconnect.merge(&other.disconnect);
+        self.response.merge(&other.response);
+        self.lag.merge(&other.lag);
+        self.skipped += other.skipped;
+        self.late += other.late;
         self.failures.merge(other.failures);
         self.connecting += other.connecting;
     }
@@ -79,17 +104,6 @@ pub(super) struct Outcome {
     pub(super) wall: Duration,
     /// Clients that had not ended when the round was interrupted; their figures are missing.
     pub(super) missing: u32,
-}
-
-/// What happened since the last line of progress.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Interval {
-    pub(super) since_start: Duration,
-    pub(super) length: Duration,
-    pub(super) transactions: u64,
-    pub(super) failed: u64,
-    pub(super) mean_us: f64,
-    pub(super) stddev_us: f64,
 }
 
 /// How long clients may take to notice an interruption.
@@ -139,7 +153,9 @@ fn collect(
     let mut tally = Tally::default();
     let mut missing = shared.plan.clients;
     let mut end = start;
-    let mut meter = Meter::new(start, shared.plan.progress_every);
+    let plan = &shared.plan;
+    let paced = plan.rate.is_some();
+    let mut meter = Meter::new(start, plan.progress_every, paced, paced && plan.latency_limit.is_some());
     let mut give_up = None;
     while missing > 0 {
         match receiver.recv_timeout(Duration::from_millis(50)) {
@@ -175,6 +191,15 @@ struct Shared {
     stop: Arc<AtomicBool>,
 }
 
+/// How a transaction came to begin.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// When the one before had ended.
+    Closed,
+    /// When it was due, or as soon after that as the client was free.
+    Open { due: Instant, lag: Duration },
+}
+
 /// One client's loop.
 struct Client<'a> {
     shared: &'a Shared,
@@ -183,6 +208,7 @@ struct Client<'a> {
     tally: Tally,
     attempts: u64,
     refused_in_a_row: u32,
+    pace: Option<Pace>,
 }
 
 impl<'a> Client<'a> {
@@ -196,16 +222,23 @@ impl<'a> Client<'a> {
             tally: Tally::default(),
             attempts: 0,
             refused_in_a_row: 0,
+            pace: shared.plan.rate.map(|rate| Pace::new(rate, shared.plan.clients, !seed, start)),
         }
     }
 
     fn run<D: Door>(mut self, door: &D) -> Tally {
         let mut kept: Option<D::Visit> = None;
         while self.goes_on() {
+            let Some(turn) = self.turn() else {
+                break;
+            };
+            if self.too_late(turn) {
+                continue;
+            }
             let Some(mut visit) = kept.take().or_else(|| self.connect(door)) else {
                 continue;
             };
-            let ok = self.transaction(&mut visit);
+            let ok = self.transaction(&mut visit, turn);
             match self.shared.plan.mode {
                 Mode::Static if ok || visit.usable() => kept = Some(visit),
                 Mode::Static | Mode::Reconnect => self.close(visit),
@@ -225,6 +258,44 @@ impl<'a> Client<'a> {
             }
     }
 
+    /// Waits until the next transaction is to begin. `None` if that lies behind the end, or the run was stopped.
+    fn turn(&mut self) -> Option<Turn> {
+        let Some(pace) = self.pace.as_mut() else {
+            return Some(Turn::Closed);
+        };
+        let due = pace.advance();
+        if let Limit::Time(length) = self.shared.plan.limit {
+            if due >= self.start + length {
+                return None;
+            }
+        }
+        loop {
+            let wait = due.saturating_duration_since(Instant::now());
+            if wait.is_zero() {
+                return Some(Turn::Open { due, lag: due.elapsed() });
+            }
+            // In pieces, so that a stop is noticed.
+            thread::sleep(wait.min(Duration::from_millis(50)));
+            if self.shared.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+        }
+    }
+
+    /// Whether this transaction is not worth beginning any more; it is counted then, and as an attempt.
+    fn too_late(&mut self, turn: Turn) -> bool {
+        let (Turn::Open { lag, .. }, Some(limit)) = (turn, self.shared.plan.latency_limit) else {
+            return false;
+        };
+        if lag <= limit {
+            return false;
+        }
+        self.tally.skipped += 1;
+        self.attempts += 1;
+        self.shared.live.skipped();
+        true
+    }
+
     fn connect<D: Door>(&mut self, door: &D) -> Option<D::Visit> {
         let arrived = Instant::now();
         let pass = self.shared.turnstile.as_ref().map(Turnstile::enter);
@@ -240,7 +311,7 @@ impl<'a> Client<'a> {
             }
             Err(failure) => {
                 self.tally.failures.count(failure);
-                self.shared.live.failed.fetch_add(1, Ordering::Relaxed);
+                self.shared.live.failed();
                 self.attempts += 1;
                 self.back_off();
                 None
@@ -260,7 +331,7 @@ impl<'a> Client<'a> {
         thread::sleep(pause);
     }
 
-    fn transaction(&mut self, visit: &mut impl Visit) -> bool {
+    fn transaction(&mut self, visit: &mut impl Visit, turn: Turn) -> bool {
         self.attempts += 1;
         let begun = Instant::now();
         let result = visit.transaction(&self.shared.plan.script, &mut self.variables);
@@ -268,15 +339,32 @@ impl<'a> Client<'a> {
         match result {
             Ok(()) => {
                 self.tally.transaction.record(took);
-                self.shared.live.succeeded(took);
+                self.count(took, turn);
                 true
             }
             Err(failure) => {
                 self.tally.failures.count(failure);
-                self.shared.live.failed.fetch_add(1, Ordering::Relaxed);
+                self.shared.live.failed();
                 false
             }
         }
+    }
+
+    /// Counts a transaction that succeeded: in an open loop from the moment when it was meant to begin.
+    fn count(&mut self, took: Duration, turn: Turn) {
+        let (whole, lag) = match turn {
+            Turn::Closed => (took, Duration::ZERO),
+            Turn::Open { due, lag } => {
+                let response = due.elapsed();
+                self.tally.response.record(response);
+                self.tally.lag.record(lag);
+                (response, lag)
+            }
+        };
+        if self.shared.plan.latency_limit.is_some_and(|limit| whole > limit) {
+            self.tally.late += 1;
+        }
+        self.shared.live.succeeded(whole, lag);
     }
 
     fn close(&mut self, visit: impl Visit) {
@@ -288,142 +376,6 @@ impl<'a> Client<'a> {
             Ok(()) => self.tally.disconnect.record(took),
             Err(failure) => self.tally.failures.count(failure),
         }
-    }
-}
-
-/// Releases all clients at the same moment.
-#[derive(Default)]
-struct Start {
-    signal: Mutex<Option<Signal>>,
-    changed: Condvar,
-}
-
-#[derive(Clone, Copy)]
-enum Signal {
-    Go(Instant),
-    GoHome,
-}
-
-impl Start {
-    fn set(&self, signal: Signal) {
-        *lock(&self.signal) = Some(signal);
-        self.changed.notify_all();
-    }
-
-    fn wait(&self) -> Option<Instant> {
-        let guard =
-            self.changed.wait_while(lock(&self.signal), |s| s.is_none()).unwrap_or_else(PoisonError::into_inner);
-        match *guard {
-            Some(Signal::Go(start)) => Some(start),
-            Some(Signal::GoHome) | None => None,
-        }
-    }
-}
-
-/// Lets a number of clients connect at the same time.
-struct Turnstile {
-    free: Mutex<u32>,
-    changed: Condvar,
-}
-
-impl Turnstile {
-    fn new(places: u32) -> Self {
-        Self { free: Mutex::new(places.max(1)), changed: Condvar::new() }
-    }
-
-    fn enter(&self) -> Pass<'_> {
-        let mut free =
-            self.changed.wait_while(lock(&self.free), |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
-        *free -= 1;
-        Pass(self)
-    }
-}
-
-struct Pass<'a>(&'a Turnstile);
-
-impl Drop for Pass<'_> {
-    fn drop(&mut self) {
-        *lock(&self.0.free) += 1;
-        self.0.changed.notify_one();
-    }
-}
-
-/// A panic of another client must not take this one along.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Running sums for the lines of progress.
-#[derive(Default)]
-struct Live {
-    transactions: AtomicU64,
-    failed: AtomicU64,
-    sum_ns: AtomicU64,
-    /// Squares of tenths of microseconds. May wrap around; only differences over an interval are used.
-    sum_of_squares: AtomicU64,
-}
-
-impl Live {
-    fn succeeded(&self, took: Duration) {
-        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let tenths = ns / 100;
-        self.transactions.fetch_add(1, Ordering::Relaxed);
-        self.sum_ns.fetch_add(ns, Ordering::Relaxed);
-        self.sum_of_squares.fetch_add(tenths.saturating_mul(tenths), Ordering::Relaxed);
-    }
-
-    fn read(&self) -> [u64; 4] {
-        [&self.transactions, &self.failed, &self.sum_ns, &self.sum_of_squares].map(|a| a.load(Ordering::Relaxed))
-    }
-}
-
-/// Turns the running sums into intervals.
-struct Meter {
-    start: Instant,
-    every: Option<Duration>,
-    last: Instant,
-    before: [u64; 4],
-}
-
-impl Meter {
-    fn new(start: Instant, every: Option<Duration>) -> Self {
-        Self { start, every, last: start, before: [0; 4] }
-    }
-
-    fn due(&mut self, live: &Live) -> Option<Interval> {
-        let length = self.last.elapsed();
-        if length < self.every? {
-            return None;
-        }
-        let now = live.read();
-        let [transactions, failed, sum_ns, squares] = [0, 1, 2, 3].map(|i| now[i].wrapping_sub(self.before[i]));
-        self.before = now;
-        self.last += length;
-        let n = transactions.max(1) as f64;
-        let mean_us = sum_ns as f64 / 1e3 / n;
-        let variance = (squares as f64 / 100.0 / n - mean_us * mean_us).max(0.0);
-        Some(Interval {
-            since_start: self.start.elapsed(),
-            length,
-            transactions,
-            failed,
-            mean_us,
-            stddev_us: variance.sqrt(),
-        })
-    }
-}
-
-impl Interval {
-    /// The line as pgbench prints it.
-    pub(super) fn line(&self) -> String {
-        format!(
-            "progress: {:.1} s, {:.1} tps, lat {:.3} ms stddev {:.3}, {} failed",
-            self.since_start.as_secs_f64(),
-            self.transactions as f64 / self.length.as_secs_f64().max(1e-9),
-            self.mean_us / 1e3,
-            self.stddev_us / 1e3,
-            self.failed
-        )
     }
 }
 

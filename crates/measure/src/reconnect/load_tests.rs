@@ -1,7 +1,7 @@
 //! The bookkeeping of a round, against a door that is made of sleeps.
 
 use super::*;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 #[derive(Default)]
 struct FakeDoor {
@@ -85,6 +85,8 @@ fn plan(mode: Mode, clients: u32, limit: Limit) -> Plan {
         script: Script::parse("test", "select 1;", &[]).expect("well-formed"),
         seed: 1,
         progress_every: None,
+        rate: None,
+        latency_limit: None,
     }
 }
 
@@ -200,4 +202,71 @@ fn progress_comes_in_intervals() {
     assert!(total > 0 && total <= outcome.tally.transaction.len());
     assert!(seen.iter().all(|i| i.transactions == 0 || (2000.0..50_000.0).contains(&i.mean_us)));
     assert!(seen[0].line().starts_with("progress: 0."), "{}", seen[0].line());
+}
+
+#[test]
+fn an_open_loop_counts_from_the_moment_that_was_meant() {
+    // One client at 200 a second, each of 20 ms: it can do 50 and falls behind more and more.
+    let mut plan = plan(Mode::Static, 1, Limit::Transactions(20));
+    plan.rate = Some(200.0);
+    let (outcome, _) = go(FakeDoor { transaction_takes: 20 * MS, ..FakeDoor::default() }, &plan);
+    let t = &outcome.tally;
+    assert_eq!((t.transaction.len(), t.response.len(), t.lag.len()), (20, 20, 20));
+    assert!(t.response.quantile(1.0) > 3.0 * t.transaction.quantile(0.5), "{}", t.response.quantile(1.0));
+    assert!(t.lag.quantile(1.0) + 15_000.0 < t.response.quantile(1.0));
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    let mut plan = plan(Mode::Reconnect, 8, Limit::Time(1000 * MS));
+    plan.rate = Some(200.0);
+    let (outcome, door) = go(FakeDoor::default(), &plan);
+    let n = outcome.tally.transaction.len();
+    // Poisson: 200 with a deviation of 14.
+    assert!((130..=270).contains(&n), "{n}");
+    assert_eq!(door.connects.load(Ordering::SeqCst), n);
+    assert!(outcome.wall >= 500 * MS);
+}
+
+#[test]
+fn what_is_later_than_the_limit_is_skipped_and_counted() {
+    let mut plan = plan(Mode::Static, 1, Limit::Transactions(40));
+    (plan.rate, plan.latency_limit) = (Some(1000.0), Some(30 * MS));
+    let (outcome, _) = go(FakeDoor { transaction_takes: 20 * MS, ..FakeDoor::default() }, &plan);
+    let t = &outcome.tally;
+    assert_eq!(t.skipped + t.transaction.len(), 40);
+    assert!(t.skipped > 10, "{}", t.skipped);
+    assert!(t.late > 0 && t.late <= t.transaction.len());
+}
+
+#[test]
+fn an_open_loop_can_be_stopped_while_it_waits() {
+    let mut plan = plan(Mode::Static, 1, Limit::Transactions(5));
+    plan.rate = Some(0.001);
+    let stop = Arc::new(AtomicBool::new(false));
+    let later = Arc::clone(&stop);
+    thread::spawn(move || {
+        thread::sleep(50 * MS);
+        later.store(true, Ordering::Relaxed);
+    });
+    let outcome = run(&Arc::new(FakeDoor::default()), &plan, &stop, |_| {}).expect("threads");
+    assert_eq!((outcome.missing, outcome.tally.transaction.len()), (0, 0));
+    assert!(outcome.wall < Duration::from_secs(3));
+}
+
+#[test]
+fn lines_of_progress_are_those_of_pgbench() {
+    let interval = Interval {
+        since_start: 5 * Duration::from_secs(1),
+        length: Duration::from_secs(1),
+        transactions: 1234,
+        failed: 2,
+        mean_us: 810.4,
+        stddev_us: 55.0,
+        lag_us: None,
+        skipped: None,
+    };
+    assert_eq!(interval.line(), "progress: 5.0 s, 1234.0 tps, lat 0.810 ms stddev 0.055, 2 failed");
+    let interval = Interval { lag_us: Some(1500.0), skipped: Some(3), ..interval };
+    assert!(interval.line().ends_with(", 2 failed, lag 1.500 ms, 3 skipped"), "{}", interval.line());
 }

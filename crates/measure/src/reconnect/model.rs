@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::FailureCount;
-use crate::stats::{Distribution, Ratio, paired_ratio, quantile};
+use crate::stats::{Bucket, Distribution, Ratio, paired_ratio, quantile};
 use crate::target::Side;
 
 /// Whether clients keep their connection.
@@ -40,6 +40,9 @@ pub enum Protocol {
     Simple,
     /// Parse, Bind, Describe, Execute and Sync in one go with the unnamed statement.
     Extended,
+    /// Each statement is prepared at its first use in a connection (Parse, Describe, Sync), within the transaction's
+    /// time, and then only bound and executed.
+    Prepared,
 }
 
 impl fmt::Display for Protocol {
@@ -47,6 +50,7 @@ impl fmt::Display for Protocol {
         f.write_str(match self {
             Self::Simple => "simple",
             Self::Extended => "extended",
+            Self::Prepared => "prepared",
         })
     }
 }
@@ -65,6 +69,12 @@ pub struct Settings {
     /// Transactions per client and round, if it is limited by their number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions_per_client: Option<u64>,
+    /// Transactions per second that all clients together were to begin (open loop); absent: closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_second: Option<f64>,
+    /// What a transaction may take; with a rate, one that is later than this was not begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_limit_us: Option<f64>,
     /// Rounds of each combination.
     pub rounds: u32,
     /// How statements are sent.
@@ -116,9 +126,27 @@ pub struct Round {
     pub latency_average_us: f64,
     /// Its standard deviation, with n in the denominator.
     pub latency_stddev_us: f64,
+    /// Transactions that were not begun because they were later than the limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped_transactions: u64,
+    /// Transactions that took longer than the limit; with a rate from the moment when they were meant to begin.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late_transactions: u64,
+    /// How much later than meant transactions began, on average; only with a rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_average_us: Option<f64>,
+    /// How much later at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_max_us: Option<f64>,
     /// The connection before the clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<FirstConnection>,
+}
+
+// What serde asks for.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// All rounds of one combination of mode and side.
@@ -139,8 +167,31 @@ pub struct Cell {
     /// Ending a connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disconnect: Option<Distribution>,
+    /// From the moment a transaction was meant to begin to its end, connecting included; only with a rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Distribution>,
+    /// From the moment a transaction was meant to begin to the moment its client was free for it; only with a rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<Distribution>,
+    /// How the times are distributed, over all rounds.
+    #[serde(default)]
+    pub histograms: Histograms,
     /// What failed.
     pub failures: Vec<FailureCount>,
+}
+
+/// Counts by duration, ten buckets to a power of ten. Empty where nothing was measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Histograms {
+    /// Establishing a connection.
+    pub connect: Vec<Bucket>,
+    /// A transaction.
+    pub transaction: Vec<Bucket>,
+    /// Ending a connection.
+    pub disconnect: Vec<Bucket>,
+    /// From the moment a transaction was meant to begin to its end; only with a rate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub response: Vec<Bucket>,
 }
 
 impl Cell {

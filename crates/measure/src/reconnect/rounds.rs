@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::load::{self, Door, Limit, Outcome, Plan, Tally, Visit};
-use super::model::{Cell, FirstConnection, Mode, Protocol, Reconnect, Round, Settings};
+use super::model::{Cell, FirstConnection, Histograms, Mode, Protocol, Reconnect, Round, Settings};
 use super::session::ServerDoor;
 use crate::failure::{Failure, Step};
 use crate::script::Script;
@@ -41,6 +41,10 @@ pub struct Options {
     pub progress_every: Option<Duration>,
     /// Seed of the clients' random numbers.
     pub seed: u64,
+    /// Transactions per second that all clients together are to begin (open loop); absent: closed loop.
+    pub rate: Option<f64>,
+    /// What a transaction may take; with a rate, one that is later than this is not begun.
+    pub latency_limit: Option<Duration>,
 }
 
 /// Why there is no result at all.
@@ -121,6 +125,8 @@ fn settings(options: &Options) -> Settings {
             Limit::Time(_) => None,
             Limit::Transactions(n) => Some(n),
         },
+        rate_per_second: options.rate,
+        latency_limit_us: options.latency_limit.map(|limit| limit.as_secs_f64() * 1e6),
         rounds: options.rounds,
         protocol: options.protocol,
         script: options.script.name().to_owned(),
@@ -172,6 +178,8 @@ impl Gathered {
             script: options.script.clone(),
             seed: options.seed.wrapping_add(u64::from(number)),
             progress_every: options.progress_every,
+            rate: options.rate,
+            latency_limit: options.latency_limit,
         };
         let outcome = load::run(&self.door, &plan, stop, |interval| {
             progress(&format!("{} ({side}, {mode}, round {number})", interval.line()));
@@ -197,6 +205,14 @@ impl Gathered {
             connect: self.tally.connect.distribution(),
             transaction: self.tally.transaction.distribution(),
             disconnect: self.tally.disconnect.distribution(),
+            response: self.tally.response.distribution(),
+            lag: self.tally.lag.distribution(),
+            histograms: Histograms {
+                connect: self.tally.connect.buckets(),
+                transaction: self.tally.transaction.buckets(),
+                disconnect: self.tally.disconnect.buckets(),
+                response: self.tally.response.buckets(),
+            },
             failures: self.tally.failures.counts(),
         }
     }
@@ -207,6 +223,7 @@ fn round(number: u32, clients: u32, outcome: &Outcome, first: Option<FirstConnec
     let wall = outcome.wall.as_secs_f64();
     let connecting = outcome.tally.connecting.as_secs_f64() / f64::from(clients.max(1));
     let latency = outcome.tally.transaction.distribution();
+    let lag = outcome.tally.lag.distribution();
     let transactions = outcome.tally.transaction.len();
     let per_second = |seconds: f64| {
         if seconds > 0.0 { transactions as f64 / seconds } else { 0.0 }
@@ -223,6 +240,10 @@ fn round(number: u32, clients: u32, outcome: &Outcome, first: Option<FirstConnec
         tps_excluding_connecting: per_second(wall - connecting),
         latency_average_us: latency.as_ref().map_or(0.0, |d| d.mean),
         latency_stddev_us: latency.as_ref().map_or(0.0, |d| d.stddev),
+        skipped_transactions: outcome.tally.skipped,
+        late_transactions: outcome.tally.late,
+        lag_average_us: lag.as_ref().map(|d| d.mean),
+        lag_max_us: lag.as_ref().map(|d| d.max),
         first,
     }
 }

@@ -1,6 +1,8 @@
 //! The door to a real server: one connection of `pgusher-client` per visit.
 
-use pgusher_client::{Connection, Connector, TxStatus};
+use std::collections::HashMap;
+
+use pgusher_client::{Connection, Connector, Reply, TxStatus};
 
 use super::load::{Door, Visit};
 use super::model::Protocol;
@@ -19,6 +21,8 @@ pub(super) struct ServerVisit {
     connection: Connection,
     protocol: Protocol,
     wait_for_exit: bool,
+    /// Names of the statements that this connection has prepared, by their text.
+    prepared: HashMap<String, String>,
 }
 
 impl Door for ServerDoor {
@@ -26,7 +30,12 @@ impl Door for ServerDoor {
 
     fn connect(&self) -> Result<ServerVisit, Failure> {
         let (connection, _) = self.connector.connect().map_err(|e| Failure::of(Step::Connect, &e))?;
-        Ok(ServerVisit { connection, protocol: self.protocol, wait_for_exit: self.wait_for_exit })
+        Ok(ServerVisit {
+            connection,
+            protocol: self.protocol,
+            wait_for_exit: self.wait_for_exit,
+            prepared: HashMap::new(),
+        })
     }
 }
 
@@ -60,13 +69,28 @@ impl ServerVisit {
     fn statement(&mut self, statement: &Statement, values: &Variables) -> Result<(), Failure> {
         let reply = match self.protocol {
             Protocol::Simple => self.connection.simple_query(&statement.with_values(values)),
-            Protocol::Extended => {
+            Protocol::Extended | Protocol::Prepared => {
                 let parameters = statement.parameters(values);
                 let parameters: Vec<Option<&str>> = parameters.iter().map(|p| Some(p.as_str())).collect();
-                self.connection.pipelined(statement.with_parameters(), &parameters)
+                if self.protocol == Protocol::Prepared {
+                    self.execute(statement.with_parameters(), &parameters)
+                } else {
+                    self.connection.pipelined(statement.with_parameters(), &parameters)
+                }
             }
         };
-        reply.and_then(pgusher_client::Reply::into_result).map(drop).map_err(|e| Failure::of(Step::Transaction, &e))
+        reply.and_then(Reply::into_result).map(drop).map_err(|e| Failure::of(Step::Transaction, &e))
+    }
+
+    /// Prepares the statement if this connection has not done so yet, and executes it.
+    fn execute(&mut self, sql: &str, parameters: &[Option<&str>]) -> pgusher_client::Result<Reply> {
+        if let Some(name) = self.prepared.get(sql) {
+            return self.connection.bind_execute_sync(name, parameters);
+        }
+        let name = format!("P_{}", self.prepared.len() + 1);
+        self.connection.parse_describe_sync(&name, sql).and_then(Reply::into_result)?;
+        self.prepared.insert(sql.to_owned(), name.clone());
+        self.connection.bind_execute_sync(&name, parameters)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::failure::{FailureCount, Step};
-use crate::stats::Distribution;
+use crate::report;
+use crate::stats::{Bucket, Distribution};
 use crate::target::Side;
 
 fn distribution(n: u64, median: f64) -> Distribution {
@@ -37,6 +38,10 @@ fn cell(mode: Mode, side: Side, tps: f64, connect: f64) -> Cell {
             tps_excluding_connecting: tps * 5.0 / 4.5,
             latency_average_us: 500.0,
             latency_stddev_us: 100.0,
+            skipped_transactions: 0,
+            late_transactions: 0,
+            lag_average_us: None,
+            lag_max_us: None,
             first: Some(FirstConnection {
                 connect_us: connect * 2.0,
                 transaction_us: (number != 1).then_some(900.0),
@@ -51,6 +56,15 @@ fn cell(mode: Mode, side: Side, tps: f64, connect: f64) -> Cell {
         connect: Some(distribution(48, connect)),
         transaction: Some(distribution(100_000, 450.0)),
         disconnect: None,
+        response: None,
+        lag: None,
+        histograms: Histograms {
+            transaction: vec![
+                Bucket { above_us: 398.1, up_to_us: 501.2, count: 90_000 },
+                Bucket { above_us: 501.2, up_to_us: 631.0, count: 10_000 },
+            ],
+            ..Histograms::default()
+        },
         failures: vec![FailureCount {
             step: Step::Transaction,
             cause: "57014".to_owned(),
@@ -67,6 +81,8 @@ pub(crate) fn sample() -> Reconnect {
         connecting_at_once: Some(4),
         seconds: Some(5.0),
         transactions_per_client: None,
+        rate_per_second: None,
+        latency_limit_us: None,
         rounds: 3,
         protocol: Protocol::Simple,
         script: "select only".to_owned(),
@@ -85,7 +101,7 @@ pub(crate) fn sample() -> Reconnect {
 
 #[test]
 fn the_table_for_people() {
-    let (now, before) = (text(&sample()), include_str!("sample.txt"));
+    let (now, before) = (report::text(&sample()), include_str!("sample.txt"));
     assert!(
         now == before,
         "if this change is wanted, put it into sample.txt:
@@ -99,14 +115,14 @@ fn one_side_only_has_no_ratio() {
     result.cells.retain(|c| c.side == Side::Direct);
     let result = Reconnect::of(result.settings, result.cells, true, Vec::new());
     assert!(result.ratios.is_empty());
-    let table = text(&result);
+    let table = report::text(&result);
     assert!(table.contains("INTERRUPTED") && !table.contains("managed"), "{table}");
 }
 
 #[test]
 fn nothing_measured_is_still_a_table() {
     let result = Reconnect::of(sample().settings, Vec::new(), true, Vec::new());
-    assert!(text(&result).contains("INTERRUPTED"));
+    assert!(report::text(&result).contains("INTERRUPTED"));
     assert_eq!(csv(&result).lines().count(), 1);
 }
 

@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::floor::Floor;
+
 /// The surroundings of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
@@ -15,6 +17,9 @@ pub struct Environment {
     pub started_at: String,
     /// The machine that measured.
     pub host: Host,
+    /// What no measurement on that machine can go below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Floor>,
     /// The server that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerFacts>,
@@ -64,13 +69,14 @@ impl ServerFacts {
 }
 
 impl Environment {
-    /// Of this program and machine, now.
+    /// Of this program and machine, now. Measures the machine's floor, which takes a tenth of a second.
     #[must_use]
     pub fn here() -> Self {
         Self {
             tool: concat!("pgusher ", env!("CARGO_PKG_VERSION")).to_owned(),
             started_at: timestamp(SystemTime::now()),
             host: Host::here(),
+            floor: Floor::measure(),
             server: None,
             targets: BTreeMap::new(),
         }

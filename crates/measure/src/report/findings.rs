@@ -1,6 +1,7 @@
 //! Sentences that follow from the numbers, whichever way the numbers came out; and the table that says the same at a
 //! glance.
 
+use super::exhibit::{Experiment, Table};
 use super::model::{ConnectionSeries, Finding, ProtocolSeries, Report, Tone};
 use crate::reconnect::{Mode, Reconnect};
 use crate::stats::{Distribution, Interval, Ratio, count, micros, quantile, ratio_of_medians, ratio_text};
@@ -63,27 +64,36 @@ pub struct Glance {
     pub verdict: String,
 }
 
-/// The sentences.
+/// The sentences: those of every experiment, and whether anything failed.
 #[must_use]
 pub fn findings(report: &Report) -> Vec<Finding> {
-    let mut out = Vec::new();
-    let series = |side| report.connections.iter().find(|s| s.side == side);
-    let (direct, managed) = (series(Side::Direct), series(Side::Managed));
-    if let Some(finding) = direct.and_then(first_connection) {
-        out.push(finding);
-    }
+    let mut out: Vec<Finding> = report.experiments().into_iter().flat_map(Experiment::findings).collect();
+    out.extend(failures(report));
+    out
+}
+
+/// Of connections, direct, managed, and compared.
+pub(super) fn connection_findings(series: &[ConnectionSeries]) -> Vec<Finding> {
+    let find = |side| series.iter().find(|s| s.side == side);
+    let (direct, managed) = (find(Side::Direct), find(Side::Managed));
+    let mut out: Vec<Finding> = direct.and_then(first_connection).into_iter().collect();
     if let (Some(direct), Some(managed)) = (direct, managed) {
         out.extend(later_connections(direct, managed));
         out.extend(first_client(direct, managed));
     }
-    for side in Side::ALL {
-        out.extend(first_runs(&report.protocols, side));
-    }
-    if let Some(result) = &report.reconnect {
-        out.extend(cost_of_reconnecting(result));
-        out.extend(Mode::ALL.into_iter().rev().filter_map(|mode| managed_throughput(result, mode)));
-    }
-    out.extend(failures(report));
+    out
+}
+
+/// Of first and later runs.
+pub(super) fn protocol_findings(series: &[ProtocolSeries]) -> Vec<Finding> {
+    Side::ALL.into_iter().filter_map(|side| first_runs(series, side)).collect()
+}
+
+/// Of reconnecting.
+#[must_use]
+pub fn reconnect_findings(result: &Reconnect) -> Vec<Finding> {
+    let mut out: Vec<Finding> = cost_of_reconnecting(result).into_iter().collect();
+    out.extend(Mode::ALL.into_iter().rev().filter_map(|mode| managed_throughput(result, mode)));
     out
 }
 
@@ -266,15 +276,20 @@ fn interval_text(interval: Option<Interval>) -> String {
 }
 
 fn failures(report: &Report) -> Option<Finding> {
-    let lists = report
-        .connections
-        .iter()
-        .map(|s| &s.failures)
-        .chain(report.protocols.iter().map(|s| &s.failures))
-        .chain(report.reconnect.iter().flat_map(|r| r.cells.iter().map(|c| &c.failures)));
-    let total: u64 = lists.flatten().map(|f| f.count).sum();
+    let total: u64 = report.experiments().into_iter().flat_map(Experiment::failures).map(|(_, f)| f.count).sum();
     (total > 0)
         .then(|| finding(Tone::Bad, format!("{} operations failed; below it says what and why.", count(total as f64))))
+}
+
+/// The table at a glance, where a report has more to show than one experiment with tables of its own.
+pub(super) fn glance_table(report: &Report) -> Option<Table> {
+    let rows = glance(report);
+    if rows.is_empty() || report.experiments().len() < 2 {
+        return None;
+    }
+    let columns = ["", "direct", "managed", "managed is"].map(str::to_owned).to_vec();
+    let rows = rows.into_iter().map(|r| vec![r.what, r.direct, r.managed, r.verdict]).collect();
+    Some(Table { columns, rows, ..Table::default() })
 }
 
 /// The table at a glance. A dash where something was not measured.

@@ -7,6 +7,7 @@ use super::exhibit::Experiment;
 use crate::failure::FailureCount;
 use crate::reconnect::Reconnect;
 use crate::stats::Summary;
+use crate::storm::Storm;
 use crate::target::Side;
 
 /// Version of the data model, as `schema_version` in JSON.
@@ -32,6 +33,9 @@ pub struct Report {
     /// Static connections against reconnecting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reconnect: Option<Reconnect>,
+    /// Connecting many clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storm: Option<Storm>,
     /// What could not be measured, and other things that a reader must know.
     pub notes: Vec<String>,
 }
@@ -48,6 +52,7 @@ impl Report {
             connections: Vec::new(),
             protocols: Vec::new(),
             reconnect: None,
+            storm: None,
             notes: Vec::new(),
         }
     }
@@ -55,7 +60,42 @@ impl Report {
     /// The results that show themselves by exhibits, in the order of the report.
     #[must_use]
     pub fn experiments(&self) -> Vec<&dyn Experiment> {
-        Vec::new()
+        let mut all: Vec<&dyn Experiment> = Vec::new();
+        if self.connections.iter().any(|s| !s.samples.is_empty() || !s.failures.is_empty()) {
+            all.push(&self.connections);
+        }
+        if self.protocols.iter().any(|s| !s.runs_us.is_empty() || !s.failures.is_empty()) {
+            all.push(&self.protocols);
+        }
+        all.extend(self.reconnect.as_ref().map(|r| r as &dyn Experiment));
+        all.extend(self.storm.as_ref().map(|s| s as &dyn Experiment));
+        all
+    }
+
+    /// Whether any of its experiments counted a failure.
+    #[must_use]
+    pub fn any_failure(&self) -> bool {
+        self.experiments().into_iter().any(|e| !e.failures().is_empty())
+    }
+
+    /// Whether any of its experiments was ended before its time.
+    #[must_use]
+    pub fn interrupted(&self) -> bool {
+        self.experiments().into_iter().any(Experiment::interrupted)
+    }
+
+    /// All numbers, indented, with a line feed at the end.
+    ///
+    /// # Errors
+    /// None that a report can cause: its keys are texts.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    /// The samples or rounds of all experiments, each with a heading of its own; an empty line between them.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        self.experiments().into_iter().map(Experiment::csv).collect::<Vec<_>>().join("\n")
     }
 }
 

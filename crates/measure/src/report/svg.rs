@@ -71,6 +71,15 @@ impl Drawing {
         self.markup.empty("line", &[("class", class), ("x1", &x1), ("y1", &y1), ("x2", &x2), ("y2", &y2)]);
     }
 
+    /// A line through points, or dots where every piece of it has no length. Many points cost little here.
+    pub(super) fn path(&mut self, class: &str, data: &str, tip: &str) {
+        if data.is_empty() {
+            return;
+        }
+        self.markup.open("path", &[("class", class), ("d", data)]);
+        self.markup.element("title", &[], tip).close();
+    }
+
     /// A text; y is its base line.
     pub(super) fn text(&mut self, class: &str, anchor: Anchor, x: f64, y: f64, text: &str) {
         let anchor = match anchor {
@@ -83,66 +92,14 @@ impl Drawing {
     }
 }
 
-fn number(v: f64) -> String {
+/// A coordinate.
+pub(super) fn number(v: f64) -> String {
     if v.is_finite() { format!("{v:.1}") } else { "0".to_owned() }
 }
 
 /// Roughly how wide a text of the plots' size is, in a drawing's units.
 pub(super) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * 6.7
-}
-
-/// An axis from the smallest to the largest value, linear from zero or logarithmic.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Scale {
-    low: f64,
-    high: f64,
-    from: f64,
-    to: f64,
-    logarithmic: bool,
-}
-
-impl Scale {
-    /// From 0 to `high`, drawn from `from` to `to`.
-    pub(super) fn linear(high: f64, from: f64, to: f64) -> Self {
-        Self { low: 0.0, high: if high > 0.0 { high } else { 1.0 }, from, to, logarithmic: false }
-    }
-
-    /// Whole powers of ten around `values`, drawn from `from` to `to`. Values that are not positive are left out.
-    pub(super) fn logarithmic(values: impl IntoIterator<Item = f64>, from: f64, to: f64) -> Self {
-        let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
-        for v in values.into_iter().filter(|v| v.is_finite() && *v > 0.0) {
-            (low, high) = (low.min(v), high.max(v));
-        }
-        if !low.is_finite() {
-            (low, high) = (1.0, 10.0);
-        }
-        let low = 10_f64.powf(low.log10().floor());
-        let high = 10_f64.powf(high.log10().ceil()).max(low * 10.0);
-        Self { low, high, from, to, logarithmic: true }
-    }
-
-    /// Where `value` lies.
-    pub(super) fn at(&self, value: f64) -> f64 {
-        let share = if self.logarithmic {
-            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
-        } else {
-            (value - self.low) / (self.high - self.low)
-        };
-        self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
-    }
-
-    /// Values to mark: powers of ten, or four to eight round steps.
-    pub(super) fn ticks(&self) -> Vec<f64> {
-        if self.logarithmic {
-            let decades = (self.high / self.low).log10().round() as i32;
-            return (0..=decades).map(|i| self.low * 10_f64.powi(i)).collect();
-        }
-        let rough = self.high / 5.0;
-        let power = 10_f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|s| s * power).into_iter().find(|s| *s >= rough).unwrap_or(rough);
-        (0..=10).map(|i| f64::from(i) * step).take_while(|v| *v <= self.high * 1.0001).collect()
-    }
 }
 
 #[cfg(test)]
@@ -161,18 +118,5 @@ mod tests {
         });
         assert_eq!(check(&svg), Ok(()));
         assert_eq!(svg.matches("<svg").count(), 2);
-    }
-
-    #[test]
-    fn scales() {
-        let s = Scale::logarithmic([30.0, 5000.0, 0.0, f64::NAN], 0.0, 300.0);
-        assert_eq!(s.ticks(), [10.0, 100.0, 1000.0, 10000.0]);
-        assert!((s.at(100.0) - 100.0).abs() < 1e-9);
-        assert!((s.at(0.0)).abs() < 1e-9);
-        let s = Scale::linear(47.0, 0.0, 47.0);
-        assert_eq!(s.ticks(), [0.0, 10.0, 20.0, 30.0, 40.0]);
-        assert!((s.at(23.5) - 23.5).abs() < 1e-9);
-        assert!(Scale::linear(0.0, 0.0, 1.0).at(0.0).is_finite());
-        assert_eq!(Scale::logarithmic([], 0.0, 1.0).ticks().len(), 2);
     }
 }

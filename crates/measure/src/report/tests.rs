@@ -56,6 +56,7 @@ pub(crate) fn sample() -> Report {
             protocol(Side::Direct, "extended", 1.1),
         ],
         reconnect: Some(reconnect_tests::sample()),
+        storm: None,
         notes: vec!["a <note>".to_owned()],
     }
 }
@@ -108,9 +109,17 @@ fn an_empty_report_is_a_page_too() {
         }],
         protocols: Vec::new(),
         reconnect: None,
+        storm: None,
         notes: Vec::new(),
     };
     assert_eq!(check(&page(&empty)), Ok(()));
+}
+
+#[test]
+fn a_storm_is_drawn() {
+    let mut report = Report::new("storm", Environment::default());
+    report.storm = Some(crate::storm::tests::sample());
+    assert_eq!(check(&page(&report)), Ok(()));
 }
 
 #[test]

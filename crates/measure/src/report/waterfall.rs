@@ -1,61 +1,10 @@
-//! Where the time of a connection goes: one stacked bar each for the first connection and for the later ones.
+//! What times are made of, such as those of connections: one stacked bar each.
 
-use super::model::{ConnectionSample, ConnectionSeries};
-use super::svg::{Anchor, Drawing, Scale, both, text_width};
-use crate::stats::{micros, quantile};
-use crate::target::Side;
-
-/// One bar.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
-    label: String,
-    pieces: Vec<(String, f64)>,
-}
-
-/// The bars of a series: its first connection, and the medians of each phase over the third and later ones.
-pub(super) fn rows(series: &ConnectionSeries) -> Vec<Row> {
-    let mut rows = Vec::new();
-    if let Some(first) = series.samples.first() {
-        rows.push(Row { label: format!("{}, first", side(series.side)), pieces: pieces(std::slice::from_ref(first)) });
-    }
-    if let Some(later) = series.samples.get(2..).filter(|s| !s.is_empty()) {
-        rows.push(Row { label: format!("{}, later", side(series.side)), pieces: pieces(later) });
-    }
-    rows
-}
-
-pub(super) fn side(side: Side) -> &'static str {
-    match side {
-        Side::Direct => "direct",
-        Side::Managed => "managed",
-    }
-}
-
-/// The phases in the order in which they first appear, then the statement, each with its median.
-fn pieces(samples: &[ConnectionSample]) -> Vec<(String, f64)> {
-    let mut names: Vec<&str> = Vec::new();
-    for phase in samples.iter().flat_map(|s| &s.phases) {
-        if !names.contains(&phase.phase.as_str()) {
-            names.push(&phase.phase);
-        }
-    }
-    let median = |mut values: Vec<f64>| {
-        values.sort_unstable_by(f64::total_cmp);
-        quantile(&values, 0.5)
-    };
-    let mut pieces: Vec<(String, f64)> = names
-        .into_iter()
-        .map(|name| {
-            let of = |s: &ConnectionSample| s.phases.iter().filter(|p| p.phase == name).map(|p| p.us).sum();
-            (name.to_owned(), median(samples.iter().map(of).collect()))
-        })
-        .collect();
-    let statements: Vec<f64> = samples.iter().filter_map(|s| s.statement_us).collect();
-    if !statements.is_empty() {
-        pieces.push(("first statement".to_owned(), median(statements)));
-    }
-    pieces
-}
+use super::exhibit::Phases;
+use super::model::PhaseTime;
+use super::scale::Scale;
+use super::svg::{Anchor, Drawing, both, text_width};
+use crate::stats::micros;
 
 /// The class of a phase: the same colour in every report.
 fn class(phase: &str) -> &'static str {
@@ -75,40 +24,45 @@ fn class(phase: &str) -> &'static str {
 }
 
 /// The plot.
-pub(super) fn waterfall(all: &[Row]) -> String {
-    let longest = all.iter().map(|r| r.pieces.iter().map(|p| p.1).sum::<f64>()).fold(0.0, f64::max);
-    both("Where the time of a connection goes", |d| draw(d, all, longest))
+pub(super) fn waterfall(plot: &Phases) -> String {
+    both(&plot.caption, |d| draw(d, plot))
 }
 
-fn draw(d: &mut Drawing, all: &[Row], longest: f64) -> f64 {
-    let (label, bar) = if d.narrow { (0.0, 20.0) } else { (130.0, 26.0) };
+fn sum(pieces: &[PhaseTime]) -> f64 {
+    pieces.iter().map(|p| p.us).sum()
+}
+
+fn draw(d: &mut Drawing, plot: &Phases) -> f64 {
+    let longest = plot.rows.iter().map(|(_, pieces)| sum(pieces)).fold(0.0, f64::max);
+    let widest = plot.rows.iter().map(|(label, _)| text_width(label)).fold(0.0, f64::max) + 10.0;
+    let (label, bar) = if d.narrow { (0.0, 20.0) } else { (widest.clamp(130.0, d.width / 3.0), 26.0) };
     let scale = Scale::linear(longest, label, d.width - 66.0);
     let mut y = 6.0;
-    for row in all {
+    for (name, pieces) in &plot.rows {
         if d.narrow {
-            d.text("t", Anchor::Start, 0.0, y + 11.0, &row.label);
+            d.text("t", Anchor::Start, 0.0, y + 11.0, name);
             y += 17.0;
         } else {
-            d.text("t", Anchor::End, label - 10.0, y + bar / 2.0 + 4.0, &row.label);
+            d.text("t", Anchor::End, label - 10.0, y + bar / 2.0 + 4.0, name);
         }
         let mut sum = 0.0;
-        for (name, us) in &row.pieces {
+        for PhaseTime { phase, us } in pieces {
             let from = scale.at(sum);
             sum += us;
-            d.bar(class(name), from, y, (scale.at(sum) - from).max(0.5), bar, &format!("{name}: {}", micros(*us)));
+            d.bar(class(phase), from, y, (scale.at(sum) - from).max(0.5), bar, &format!("{phase}: {}", micros(*us)));
         }
         d.text("t strong", Anchor::Start, scale.at(sum) + 6.0, y + bar / 2.0 + 4.0, &micros(sum));
         y += bar + if d.narrow { 10.0 } else { 12.0 };
     }
-    legend(d, all, longest, y + 8.0)
+    legend(d, plot, longest, y + 8.0)
 }
 
-fn legend(d: &mut Drawing, all: &[Row], longest: f64, top: f64) -> f64 {
+fn legend(d: &mut Drawing, plot: &Phases, longest: f64, top: f64) -> f64 {
     let mut names: Vec<&str> = Vec::new();
-    for (name, us) in all.iter().flat_map(|r| &r.pieces) {
+    for PhaseTime { phase, us } in plot.rows.iter().flat_map(|(_, pieces)| pieces) {
         // What is too short to be seen needs no colour to be known by.
-        if *us > longest / 1000.0 && !names.contains(&name.as_str()) {
-            names.push(name);
+        if *us > longest / 1000.0 && !names.contains(&phase.as_str()) {
+            names.push(phase);
         }
     }
     let (mut x, mut y) = (0.0, top);

@@ -58,6 +58,22 @@ pub fn count(value: f64) -> String {
     out
 }
 
+/// A size with three significant digits in the unit that fits: `512 B`, `26.8 KiB`, `1.50 GiB`.
+#[must_use]
+pub fn bytes(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let (mut scaled, mut unit) = (value, "B");
+    for larger in ["KiB", "MiB", "GiB", "TiB"] {
+        if scaled.abs() < 1023.5 {
+            break;
+        }
+        (scaled, unit) = (scaled / 1024.0, larger);
+    }
+    if unit == "B" { format!("{scaled:.0} B") } else { format!("{} {unit}", three_digits(scaled)) }
+}
+
 /// Three significant digits without an exponent; integers of more digits stay whole.
 fn three_digits(v: f64) -> String {
     let a = v.abs();
@@ -117,5 +133,19 @@ mod tests {
         assert_eq!(ratio(f64::NAN), "-");
         assert_eq!(percent(0.931), "93 %");
         assert_eq!(seconds(12.0), "12.0 s");
+    }
+
+    #[test]
+    fn sizes_in_the_unit_that_fits() {
+        for (v, text) in [
+            (0.0, "0 B"),
+            (512.0, "512 B"),
+            (1023.6, "1.00 KiB"),
+            (27_484.0, "26.8 KiB"),
+            (1_610_612_736.0, "1.50 GiB"),
+            (f64::NAN, "-"),
+        ] {
+            assert_eq!(bytes(v), text);
+        }
     }
 }

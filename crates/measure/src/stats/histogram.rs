@@ -6,10 +6,23 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::distribution::{Distribution, P999_FROM};
 
 /// The largest value that is kept apart; anything longer counts as this. Microseconds, one hour.
 const LONGEST_US: u64 = 3_600_000_000;
+
+/// A part of a histogram: how many durations lie above `above_us` and not above `up_to_us`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Lower edge, not included.
+    pub above_us: f64,
+    /// Upper edge, included.
+    pub up_to_us: f64,
+    /// How many.
+    pub count: u64,
+}
 
 /// Counts of durations, mergeable. See the module's description for its precision.
 #[derive(Debug, Clone)]
@@ -133,6 +146,30 @@ impl Histogram {
             .collect()
     }
 
+    /// The counts in ten buckets to a power of ten, from the first one with a count to the last; those between may be
+    /// empty.
+    #[must_use]
+    pub fn buckets(&self) -> Vec<Bucket> {
+        const PER_DECADE: f64 = 10.0;
+        let mut out: Vec<(i32, u64)> = Vec::new();
+        for point in self.counts.iter_recorded() {
+            let us = (point.value_iterated_to() as f64).max(1.0);
+            // Values of up to three digits, whose logarithm may be off by the last bit.
+            let at = (us.log10() * PER_DECADE - 1e-9).ceil() as i32;
+            let count = point.count_since_last_iteration();
+            match out.last_mut() {
+                Some((last, sum)) if *last == at => *sum += count,
+                _ => {
+                    let from = out.last().map_or(at, |(last, _)| last + 1);
+                    out.extend((from..at).map(|empty| (empty, 0)));
+                    out.push((at, count));
+                }
+            }
+        }
+        let edge = |at: i32| 10_f64.powf(f64::from(at) / PER_DECADE);
+        out.into_iter().map(|(at, count)| Bucket { above_us: edge(at - 1), up_to_us: edge(at), count }).collect()
+    }
+
     fn mad(&self, median: f64) -> f64 {
         let mut distances: Vec<(f64, u64)> = self
             .counts
@@ -172,6 +209,20 @@ mod tests {
     fn empty() {
         assert_eq!(Histogram::new().distribution(), None);
         assert!(Histogram::new().is_empty());
+    }
+
+    #[test]
+    fn buckets_lie_side_by_side_and_lose_nothing() {
+        let h = of(&[1, 9, 10, 11, 100, 101, 125, 126, 5000]);
+        let buckets = h.buckets();
+        assert_eq!(buckets.iter().map(|b| b.count).sum::<u64>(), 9);
+        assert!(buckets.windows(2).all(|w| (w[0].up_to_us - w[1].above_us).abs() < 1e-9));
+        let of = |us: f64| buckets.iter().find(|b| b.above_us < us && us <= b.up_to_us + 1e-6).map(|b| b.count);
+        // Upper edges belong to a bucket: 10, 12.6, ..., 100, 125.9, ...
+        assert_eq!((of(10.0), of(11.0), of(100.0), of(101.0)), (Some(2), Some(1), Some(1), Some(2)));
+        assert_eq!(of(126.0), Some(1));
+        assert_eq!(of(2000.0), Some(0));
+        assert!(Histogram::new().buckets().is_empty());
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn sorted(samples: &[f64]) -> Vec<f64> {
 
 /// The 97.5 % quantile of Student's t with `df` degrees of freedom (at least 1): the table up to 12, beyond it
 /// the expansion of Cornish and Fisher around the normal quantile, which is within 0.002 there.
-fn student_975(df: usize) -> f64 {
+pub(super) fn student_975(df: usize) -> f64 {
     const TABLE: [f64; 12] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
     if let Some(t) = df.checked_sub(1).and_then(|i| TABLE.get(i)) {
         return *t;
