@@ -23,7 +23,7 @@ const MAX_PLACEHOLDERS: usize = 2_000;
 const MAX_TRIES: u8 = 3;
 
 /// A limit in time that may end the question.
-const TIMEOUT: &str = "statement_timeout";
+pub(super) const TIMEOUT: &str = "statement_timeout";
 
 /// A question that is under way.
 #[derive(Debug)]
@@ -280,7 +280,7 @@ impl Core {
 }
 
 /// Messages that a server sends of its own accord, and the part of one that is cut off. `None`: there is another one.
-fn unasked(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn unasked(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut rest = bytes;
     while let Ok(Some((frame, used))) = Frame::parse(rest) {
         if !matches!(frame.tag, backend::NOTIFICATION_RESPONSE | backend::NOTICE_RESPONSE | backend::PARAMETER_STATUS) {

@@ -1,5 +1,6 @@
 //! Joins clients and servers, and parts them again.
 
+use super::audit::TIMEOUT;
 use super::client::{Client, State, draining};
 use super::io::{ConnId, Mail, Output};
 use super::knowing::Purpose;
@@ -14,6 +15,9 @@ use pgusher_wire::backend::Message;
 use pgusher_wire::{Report, TxStatus, backend, frontend, sqlstate};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Settings are put on a server so often again if a limit in time has met it.
+const MAX_TRIES: u8 = 3;
 
 impl Core {
     /// A client needs a server. `login`: only to learn what the server says of itself. Returns the server if there is one
@@ -252,6 +256,9 @@ impl Core {
 
     /// The settings are on the server, or could not be put there.
     pub(super) fn replayed(&mut self, server: u32, client: u32) {
+        if self.tries_again(server, client) {
+            return;
+        }
         if self.clients.get(client as usize).is_some_and(|c| c.login.is_some()) {
             return self.checked_for_login(server, client);
         }
@@ -278,6 +285,46 @@ impl Core {
             return self.refuse_statement(client);
         }
         self.resume_client(client);
+    }
+
+    /// Settings are put on a server in one transaction, under the limits in time that the session before has left there. If such a limit
+    /// has ended it, it is lifted first, and then they are put there again: nothing of the client's has been sent yet.
+    fn tries_again(&mut self, server: u32, client: u32) -> bool {
+        let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
+            return false;
+        };
+        let ended = s.error.as_deref().is_some_and(|error| {
+            pgusher_wire::ErrorFields::new(error).sqlstate() == Some(sqlstate::QUERY_CANCELED)
+        });
+        if ended && s.tries < MAX_TRIES {
+            s.tries += 1;
+            s.easing = true;
+            s.error = None;
+            s.ledger.sent(frontend::QUERY);
+            let mut out = Vec::new();
+            frontend::write_query(&mut out, b"SET statement_timeout=0");
+            self.send(ConnId::Server(server), out);
+            return true;
+        }
+        if !std::mem::take(&mut s.easing) {
+            s.tries = 0;
+            return false;
+        }
+        if s.error.is_some() {
+            s.tries = 0;
+            return false;
+        }
+        if let Ok(eased) = s.settings.with(TIMEOUT, "0") {
+            s.settings = self.shared.interner.intern(eased);
+        }
+        if c.login.is_some() {
+            self.seat_for_login(server, client);
+        } else if let Some(settings) = &c.settings {
+            let mut out = Vec::new();
+            replay_first(s, client, settings, &mut out);
+            self.send(ConnId::Server(server), out);
+        }
+        true
     }
 
     /// Parts a client from its server if its transaction is over and nothing keeps it.

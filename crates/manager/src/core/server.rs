@@ -122,6 +122,10 @@ pub struct Server {
     pub(super) generation: u32,
     /// The count of [`PoolEntry::generation`] when it was opened.
     pub(super) pool_generation: u32,
+    /// How often settings were tried to be put on it for its client, in spite of an earlier limit in time.
+    pub(super) tries: u8,
+    /// That limit is being lifted.
+    pub(super) easing: bool,
     /// What went wrong while settings were put on it: the body of the ErrorResponse.
     pub(super) error: Option<Vec<u8>>,
     /// Statements that were sent and do something to their session, in order.
@@ -240,6 +244,8 @@ impl Core {
             judged: None,
             generation: self.shared.generation(),
             pool_generation: pool.generation(),
+            tries: 0,
+            easing: false,
             error: None,
             flights: VecDeque::new(),
             sent_steps: 0,
