@@ -1,5 +1,6 @@
-//! What is known of one database: whether its catalogs have changed, and what its functions do to sessions.
+//! What is known of one database: whether its catalogs have changed, and what its functions and definitions do to sessions.
 
+use crate::definitions::Definitions;
 use pgusher_session::routine::Routine;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,6 +18,8 @@ pub(crate) struct Database {
     /// Counts the changes of its catalogs that were seen.
     version: AtomicU32,
     routines: Mutex<HashMap<Box<str>, Known>>,
+    /// What its definitions do behind plain statements.
+    pub(crate) definitions: Definitions,
 }
 
 #[derive(Debug)]

@@ -13,6 +13,7 @@ pub mod config;
 pub mod control;
 pub mod core;
 mod database;
+mod definitions;
 mod manager;
 pub mod sequences;
 pub mod shared;

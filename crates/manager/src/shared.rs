@@ -4,10 +4,11 @@
 use crate::auth::{Asked, Known, Login};
 use crate::config::Config;
 use crate::database::Database;
+use crate::definitions::{REFRESHED, Taken, Turn};
 use crate::sequences::Lesson;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use pgusher_auth::{MockSecret, StoredSecret, UserList};
-use pgusher_pool::Pool;
+use pgusher_pool::{Micros, Pool};
 use pgusher_session::Settings;
 use pgusher_session::plan::Reading;
 use pgusher_session::routine::Routine;
@@ -53,6 +54,12 @@ pub struct PoolEntry {
     pub(crate) statements: Mutex<KnownStatements>,
     /// What is known of the database; shared by its pools.
     known: Arc<Database>,
+    /// When one of its connections asks what the definitions do, in microseconds; 0: none has asked yet.
+    next_question: AtomicU64,
+    /// Hash of what sessions of its role begin with there.
+    defaults: Mutex<Option<u64>>,
+    /// Counts the changes of that. Older physical connections are closed as they become free.
+    generation: AtomicU32,
 }
 
 impl PoolEntry {
@@ -94,6 +101,78 @@ impl PoolEntry {
             greetings.clear();
         }
         greetings.insert(common(settings), welcome);
+    }
+
+    /// Counts the changes of definitions that were seen.
+    #[inline]
+    pub fn definition_changes(&self) -> u32 {
+        self.known.definitions.changes()
+    }
+
+    /// A definition was changed that may do something behind plain statements.
+    pub fn definition_changed(&self) {
+        self.known.definitions.changed();
+    }
+
+    /// Is it certain that no definition does anything to a session behind a plain statement? `changes` is the present count.
+    #[inline]
+    pub fn is_innocent(&self, changes: u32, now: Micros) -> bool {
+        self.known.definitions.is_innocent(changes, now)
+    }
+
+    /// What the definitions do, if that is known and not too old.
+    pub fn definitions(&self, now: Micros) -> Option<Arc<Taken>> {
+        self.known.definitions.current(now)
+    }
+
+    /// The same, however old, as long as no change was seen.
+    pub fn definitions_unchanged(&self) -> Option<Arc<Taken>> {
+        self.known.definitions.unchanged()
+    }
+
+    /// What was known last of what the definitions do.
+    pub fn definitions_last(&self) -> Option<Arc<Taken>> {
+        self.known.definitions.last()
+    }
+
+    /// Is it time for one of its connections to ask what the definitions do?
+    #[inline]
+    pub fn question_due(&self, now: Micros) -> bool {
+        now.0 >= self.next_question.load(Ordering::Relaxed)
+    }
+
+    /// Was that asked in this database only just now?
+    pub fn is_calm(&self, now: Micros) -> bool {
+        self.known.definitions.is_calm(now)
+    }
+
+    /// Was the last question of that kind not answered?
+    pub fn question_failed(&self) -> bool {
+        self.known.definitions.has_failed()
+    }
+
+    /// The right to ask, with the last answer; `None` if somebody else has it.
+    pub fn begin_question(&self, now: Micros) -> Option<(Turn, Option<Arc<Taken>>)> {
+        let turn = Turn::take(&self.known, now)?;
+        self.next_question.store(now.plus(REFRESHED).0, Ordering::Relaxed);
+        Some((turn, self.known.definitions.last()))
+    }
+
+    /// A hash of what new sessions begin with. `true`: it has changed. What clients are told at login is forgotten then.
+    pub fn defaults_seen(&self, hash: u64) -> bool {
+        let before = self.defaults.lock().unwrap_or_else(PoisonError::into_inner).replace(hash);
+        let changed = before.is_some_and(|before| before != hash);
+        if changed {
+            self.generation.fetch_add(1, Ordering::Relaxed);
+            self.welcome.store(None);
+        }
+        changed
+    }
+
+    /// Changes when what new sessions begin with has changed for this role and database only.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
     }
 
     /// What a function of this name does to its session, if it is known.
@@ -246,6 +325,9 @@ impl Shared {
                 .and_then(|users| users.values().next())
                 .map(|pool| pool.known.clone())
                 .unwrap_or_default(),
+            next_question: AtomicU64::new(0),
+            defaults: Mutex::default(),
+            generation: AtomicU32::new(0),
         });
         pools.entry(database.into()).or_default().insert(user.into(), pool.clone());
         all.push(pool.clone());
@@ -282,6 +364,9 @@ impl Shared {
             sequences: Lesson::new(self.config.sequences),
             wanted: AtomicU64::new(0),
             statements: Mutex::default(),
+            next_question: AtomicU64::new(0),
+            defaults: Mutex::default(),
+            generation: AtomicU32::new(0),
             known,
         })
     }

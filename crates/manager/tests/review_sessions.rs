@@ -317,7 +317,6 @@ fn a_known_function_counts_within_an_unknown_one() {
 }
 
 #[test]
-#[ignore = "what EXECUTE of a statement runs that SQL has prepared is not known: settings of the user's own escape"]
 fn what_a_statement_sets_that_sql_has_prepared_stays_with_its_client() {
     let db = database("sql_prepared");
     let manager = manager(server(), 1, 1);
@@ -326,6 +325,25 @@ fn what_a_statement_sets_that_sql_has_prepared_stays_with_its_client() {
     assert!(a.query("execute p").errors.is_empty());
     a.query("deallocate p");
     assert_eq!(seen(&mut b, "app.prepared"), "");
+    assert_eq!(seen(&mut a, "app.prepared"), "a");
+    // By a function, and with other audits in between.
+    let function = "begin perform set_config('app.named', x, false); end";
+    a.query(&format!("create function sets(x text) returns void language plpgsql as $$ {function} $$"));
+    a.query("prepare p as select set_config('app.later', $1, false); prepare q as select sets($1)");
+    a.query("prepare r as select 1");
+    a.query("begin; execute p('x'); commit");
+    a.query("execute q('x')");
+    a.query("deallocate p; deallocate q");
+    a.query("deallocate r");
+    assert_eq!((seen(&mut b, "app.later"), seen(&mut a, "app.later")), (String::new(), "x".into()));
+    assert_eq!(seen(&mut a, "app.named"), "x");
+    // What the protocol has prepared.
+    a.query("discard all");
+    let mut messages = Vec::new();
+    frontend::write_parse(&mut messages, b"s", b"select set_config('app.protocol', 'x', false)", &[]);
+    assert!(run(&mut a, &[&messages]).errors.is_empty());
+    assert!(a.query("execute s").errors.is_empty());
+    assert_eq!((seen(&mut b, "app.protocol"), seen(&mut a, "app.protocol")), (String::new(), "x".into()));
 }
 
 #[test]

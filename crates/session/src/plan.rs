@@ -9,9 +9,10 @@ use crate::routine::Routine;
 use crate::sequences::Sequences;
 use crate::settings::{is_half, is_planning};
 use pgusher_sql::{
-    Argument, Bounds, Cache, Discard, Effect, Facts, Key, Kind, LockSpan, OnCommit, Quick, SessionFunction, Statement,
-    Transaction, Utility, Value, Verb, Verdict,
+    Argument, Bounds, Cache, Discard, Effect, Facts, Inside, Key, Kind, LockSpan, ObjectKind, OnCommit, Quick, SessionFunction,
+    Statement, Transaction, Utility, Value, Verb, Verdict,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A change of the session that counts when its statement has completed.
@@ -78,14 +79,22 @@ pub struct Plan {
     pub executes: Option<Box<str>>,
     /// Prepared statements that it names, in EXECUTE or PREPARE.
     pub names: Box<[Box<str>]>,
+    /// What the statements that it prepares do to the session when they are executed, where that has to be known; by name.
+    pub later: Box<[(Box<str>, Arc<Plan>)]>,
     /// It discards all prepared statements, if it succeeds.
     pub forgets: bool,
     /// It changes what new sessions begin with (ALTER ROLE ... SET).
     pub defaults: bool,
-    /// It may define functions.
+    /// It makes or changes a definition that other sessions use and that may run a function behind plain statements, or a function.
     pub defines: bool,
     /// What it does with what the backend remembers of sequences; its `functions` aside.
     pub sequences: Sequences,
+    /// The text was not read.
+    pub unread: bool,
+    /// Names that stand in its blocks of code, those of relations among them; with the functions of PostgreSQL's own that they call.
+    pub code_names: Box<[Box<str>]>,
+    /// A block of code may use any relation.
+    pub any_relation: bool,
 }
 
 impl Plan {
@@ -96,7 +105,7 @@ impl Plan {
             doubts: Aspects::ALL,
             stirs: true,
             discards: true,
-            defines: true,
+            unread: true,
             sequences: Sequences::UNKNOWN,
             ..Self::default()
         }
@@ -112,6 +121,15 @@ impl Plan {
         let mut names = std::mem::take(&mut self.names).into_vec();
         names.push(name.into());
         self.names = names.into();
+    }
+
+    /// The custom settings that it may make, by name.
+    pub fn custom_names(&self) -> impl Iterator<Item = Box<str>> {
+        let set = self.steps.iter().flatten().filter_map(|action| match action {
+            Action::Set { name, .. } if name.contains('.') => Some(name.clone()),
+            _ => None,
+        });
+        set.chain(self.placeholders.iter().cloned())
     }
 
     /// Is there anything that counts only when the server has completed it?
@@ -168,6 +186,14 @@ impl Reader {
         let (a, b) = secret.split_at(8);
         let number = |half: &[u8]| half.iter().fold(0_u64, |n, b| n << 8 | u64::from(*b));
         Self { cache: Cache::new(Key::new(number(a), number(b)), Bounds::default()) }
+    }
+
+    /// The relations and functions that a text names, and whether it defines something; `None` if it cannot be read.
+    pub fn facts(&mut self, text: &[u8], reading: Reading) -> Option<Arc<Facts>> {
+        if !reading.ascii_apart && !text.is_ascii() {
+            return None;
+        }
+        self.cache.facts(text, reading.standard_strings).ok()
     }
 
     /// What the text, without its zero byte, does.
@@ -253,6 +279,9 @@ fn step_of(statement: &Statement, plan: &mut Plan) -> Box<[Action]> {
             | Transaction::RollbackPrepared(_) => {}
         }
     }
+    // What is in a temporary schema, nobody else uses.
+    let own = statement.effects.iter().any(|effect| matches!(effect, Effect::Temporary(_)));
+    plan.defines |= !own && statement.effects.iter().any(reaches_others);
     let mut is_block = false;
     for effect in &statement.effects {
         is_block |= matches!(effect, Effect::Do { .. });
@@ -304,6 +333,19 @@ fn may_advance(statement: &Statement) -> bool {
     }
 }
 
+/// May code that defines something, perhaps by a text that it makes, run ALTER ROLE, ALTER DATABASE or ALTER SYSTEM?
+fn may_change_defaults(body: &str) -> bool {
+    let body = body.to_ascii_lowercase();
+    body.contains("alter") && ["role", "user", "database", "system"].iter().any(|word| body.contains(word))
+}
+
+/// May it make plain statements run a function? What is dropped only makes them run fewer.
+fn reaches_others(effect: &Effect) -> bool {
+    let Effect::Definition(definition) = effect else { return false };
+    matches!(definition.verb, Verb::Create | Verb::Alter)
+        && !matches!(definition.object, ObjectKind::Sequence | ObjectKind::Role | ObjectKind::Database)
+}
+
 fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
     match effect {
         Effect::Set(set) => set_of(set, actions, plan),
@@ -324,9 +366,15 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.ends |= Aspects::TEMPORARY;
             plan.stirs = true;
         }
-        Effect::Prepare { name, .. } => {
+        Effect::Prepare { name, inside, .. } => {
             plan.doubts |= Aspects::PREPARED;
             plan.name(name);
+            let inner = plan_inside(inside);
+            if !(inner.pins.is_empty() && inner.functions.is_empty() && inner.placeholders.is_empty()) {
+                let mut later = std::mem::take(&mut plan.later).into_vec();
+                later.push((name.clone(), Arc::new(inner)));
+                plan.later = later.into();
+            }
         }
         Effect::Execute { name } => {
             // It does what the statement does that was prepared.
@@ -370,6 +418,10 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.placeholders = block.placeholders;
             plan.functions = block.calls;
             plan.sequences |= block.sequences;
+            plan.code_names = [&*plan.code_names, &*block.names, &*block.builtins].concat().into();
+            plan.any_relation |= block.any_relation;
+            plan.defines |= block.definition;
+            plan.defaults |= block.definition && may_change_defaults(body);
         }
         Effect::Temporary(temporary) => {
             plan.stirs = true;
@@ -383,10 +435,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
                 plan.stirs = true;
             }
             Verb::Defaults => plan.defaults = true,
-            Verb::Create | Verb::Alter => {
-                plan.stirs = true;
-                plan.defines = true;
-            }
+            Verb::Create | Verb::Alter => plan.stirs = true,
             Verb::Describe => {}
         },
         Effect::SettingsView => {
@@ -396,6 +445,21 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
         Effect::SetConfig { name, value, local, once } => set_config_of(name, value, local, *once, actions, plan),
         Effect::Function { function, arguments: _ } => function_of(*function, plan),
     }
+}
+
+/// What a statement does that is prepared, as far as EXECUTE does not say it.
+fn plan_inside(inside: &Inside) -> Plan {
+    let mut inner = Plan::default();
+    for effect in &inside.effects {
+        let mut actions = Vec::new();
+        effect_of(effect, &mut actions, &mut inner);
+        inner.steps = [&*inner.steps, &[actions.into()]].concat().into();
+    }
+    let functions: BTreeSet<Box<str>> = inside.unknown_functions().map(|function| function.name.name.clone()).collect();
+    inner.functions = functions.into_iter().collect();
+    inner.placeholders = inner.custom_names().collect();
+    inner.steps = Box::default();
+    inner
 }
 
 /// Settings that concern the transaction only, whatever the form of SET.
@@ -653,6 +717,19 @@ mod tests {
         assert!(sequences("do $$ begin perform nextval('s'); end $$").advances);
         assert!(sequences("do $$ begin insert into t values (1); end $$").advances);
         assert!(sequences("do $$ begin perform lastval(); end $$").reads());
+    }
+
+    #[test]
+    fn what_prepared_statements_do_later() {
+        let later = |text: &str| plan(text).map(|plan| plan.later).unwrap_or_default();
+        assert!(later("prepare a as select 1").is_empty());
+        let found = later("prepare a as select set_config('app.x', $1, false), f(), setseed(0)");
+        let [(name, plan)] = &*found else { panic!("{found:?}") };
+        assert_eq!((&**name, &*plan.placeholders, &*plan.functions), ("a", &["app.x".into()][..], &["f".into()][..]));
+        assert_eq!(plan.pins, Pins::SEED);
+        let found = later("prepare a as select set_config('app.x', 'y', false); prepare b as select set_config($1, $2, false)");
+        assert_eq!(found.len(), 2);
+        assert_eq!((&*found[0].1.placeholders, found[1].1.pins), (&["app.x".into()][..], Pins::SETTING));
     }
 
     #[test]

@@ -22,6 +22,12 @@ pub struct Routine {
     pub sequences: Sequences,
     /// Functions that it calls.
     pub calls: Box<[Box<str>]>,
+    /// Harmless functions of PostgreSQL's own that it calls; one of the user's own may hide one of these.
+    pub builtins: Box<[Box<str>]>,
+    /// Names that stand in it, those of relations among them.
+    pub names: Box<[Box<str>]>,
+    /// It may use any relation.
+    pub any_relation: bool,
 }
 
 impl Routine {
@@ -34,6 +40,8 @@ impl Routine {
                 routine.doubts |= Aspects::SETTINGS;
             }
             match definition.body.as_deref() {
+                // Its transition functions are not looked up.
+                _ if matches!(definition.kind, 'a' | 'w') => routine.doubt(),
                 // A body that the server keeps parsed only cannot be read here.
                 Some("") if definition.language == "sql" => routine.doubt(),
                 Some(body) => {
@@ -60,6 +68,7 @@ impl Routine {
         self.doubts = Aspects::ALL;
         self.stirs = true;
         self.sequences |= Sequences::UNKNOWN;
+        self.any_relation = true;
     }
 
     fn add(&mut self, facts: &BodyFacts) {
@@ -97,6 +106,9 @@ impl Routine {
             self.placeholders = union(&self.placeholders, &facts.placeholders);
         }
         self.calls = union(&self.calls, &facts.calls);
+        self.builtins = union(&self.builtins, &facts.builtins);
+        self.names = union(&self.names, &facts.names);
+        self.any_relation |= facts.any_relation;
     }
 }
 
@@ -133,13 +145,16 @@ mod tests {
     fn all_functions_of_a_name_count() {
         assert_eq!(Routine::of([].iter()), Routine::default());
         let plain = definition("plpgsql", "begin update t set a = 1; return new; end");
-        let writes = Routine { sequences: Sequences::ADVANCES, ..Routine::default() };
-        assert_eq!(Routine::of([plain.clone()].iter()), writes);
+        let routine = Routine::of([plain.clone()].iter());
+        assert_eq!(routine.sequences, Sequences::ADVANCES);
+        assert!(routine.doubts.is_empty() && !routine.stirs && routine.names.iter().any(|name| **name == *"t"));
         let sets = definition("plpgsql", "begin perform set_config('app.tenant', '1', false); end");
         let both = Routine::of([plain, sets].iter());
         assert_eq!(both.doubts, Aspects::SETTINGS);
         assert!(both.stirs && both.placeholders.iter().any(|name| **name == *"app.tenant"));
         let kept_parsed = definition("sql", "");
         assert_eq!(Routine::of([kept_parsed].iter()).doubts, Aspects::ALL);
+        let aggregate = FunctionDefinition { kind: 'a', ..definition("internal", "aggregate_dummy") };
+        assert_eq!(Routine::of([aggregate].iter()).doubts, Aspects::ALL);
     }
 }

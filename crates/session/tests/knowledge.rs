@@ -251,6 +251,40 @@ fn what_is_known_of_functions_and_relations() {
 }
 
 #[test]
+fn settings_that_definitions_make() {
+    database(
+        "made",
+        &format!(
+            "{SETS} create function named(x text) returns text language plpgsql as $$begin return set_config(x, 'y', false); end$$;
+             create function other() returns text language sql as $$select set_config('app.elsewhere', 'y', false)$$"
+        ),
+    );
+    // Nothing reaches them yet.
+    assert!(known("made").placeholders().is_empty());
+    run(
+        "made",
+        "create trigger x before insert on t for each row execute function sets();
+         create rule r as on insert to u do also select set_config('App.Rule', new.id::text, false)",
+    );
+    let knowledge = known("made");
+    let names: Vec<&str> = knowledge.placeholders().iter().map(AsRef::as_ref).collect();
+    assert!(
+        names.contains(&"app.last") && names.contains(&"app.rule") && !names.contains(&"app.elsewhere"),
+        "{names:?}"
+    );
+    assert!(!knowledge.nameless && !knowledge.hides);
+    run(
+        "made",
+        "create function caller() returns text language plpgsql as $$begin return named('app.given'); end$$;
+         create view v as select caller();
+         create function lower(x t) returns text language sql as $$select set_config('app.low', 'y', false)$$",
+    );
+    let knowledge = known("made");
+    assert!(knowledge.nameless && knowledge.hides);
+    assert!(knowledge.placeholders().iter().any(|name| **name == *"app.given"));
+}
+
+#[test]
 fn event_triggers() {
     database(
         "events",

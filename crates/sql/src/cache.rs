@@ -143,6 +143,23 @@ impl Cache {
         self.outline.quick()
     }
 
+    /// The facts of a text, also of one that is judged without them: which relations and functions it names. They are kept by the
+    /// fingerprint.
+    ///
+    /// # Errors
+    /// [`Unknown`]: the text cannot be parsed, or is too long or too deep to be.
+    pub fn facts(&mut self, text: &[u8], standard_strings: bool) -> Result<Arc<Facts>, Unknown> {
+        let verdict = self.judge(text, standard_strings);
+        if let Some(facts) = &verdict.facts {
+            return facts.clone();
+        }
+        if let Some(facts) = self.facts.get(&verdict.fingerprint) {
+            return Ok(Arc::clone(facts));
+        }
+        self.outline.read(text, standard_strings);
+        self.facts_of(text, verdict.fingerprint, standard_strings)
+    }
+
     fn hash(&self, text: &[u8], standard_strings: bool) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(text);
@@ -256,6 +273,20 @@ mod tests {
         assert_eq!(cache.counts(), Counts { texts: 1, plain: 0, fingerprints: 1, parses: 1 });
         assert!(cache.judge(b"select lower('A')", true).facts.is_none());
         assert_eq!(cache.counts().plain, 1);
+    }
+
+    #[test]
+    fn a_plain_text_has_facts_for_those_who_ask() {
+        let mut cache = cache(Bounds::default());
+        let text = b"insert into sales.orders (id) select id from carts where id = 7";
+        assert!(cache.judge(text, true).facts.is_none());
+        let facts = cache.facts(text, true).unwrap();
+        let names: Vec<&str> = facts.statements()[0].relations.iter().map(|relation| &*relation.name.name).collect();
+        assert_eq!(names, ["orders", "carts"]);
+        let other = b"insert into sales.orders (id) select id from carts where id = 8";
+        assert!(Arc::ptr_eq(&facts, &cache.facts(other, true).unwrap()));
+        assert_eq!(cache.counts().parses, 1);
+        assert!(cache.facts(b"select from where", true).is_err());
     }
 
     #[test]

@@ -36,7 +36,7 @@ mod words;
 
 pub use cache::{Bounds, Cache, Counts, Verdict};
 pub use facts::{
-    Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Function, Isolation, Kind, Limits, Modes,
+    Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Function, Inside, Isolation, Kind, Limits, Modes,
     Name, ObjectKind, OnCommit, Relation, Set, Statement, Temporary, Transaction, Unknown, Utility, Value, Verb,
     is_identifier_list,
 };

@@ -1,7 +1,7 @@
 //! What the facts say of statements, one by one.
 
 use pgusher_sql::{
-    Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Isolation, Key, Kind, Limits, LockSpan, Modes,
+    Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Inside, Isolation, Key, Kind, Limits, LockSpan, Modes,
     Name, ObjectKind, OnCommit, Outline, SessionFunction, Set, Statement, Temporary, Transaction, Unknown, Utility,
     Value, Verb,
 };
@@ -247,10 +247,14 @@ fn prepared_statements_of_sql() {
             name: "usrrptplan".into(),
             types: ["int".into(), "numeric(10,2)".into()].into(),
             text: "SELECT * FROM users u, logs l WHERE u.usrid=$1 AND l.date = $2".into(),
+            inside: Inside::default(),
         }]
     );
     assert!(statement.parameters.is_empty() && statement.functions.is_empty(), "nothing of it runs");
     assert_eq!(relations(text), ["logs", "users"]);
+    let [Effect::Prepare { inside, .. }] = &*effects("PREPARE p AS SELECT setseed(0), g(1), lower('A')") else { panic!() };
+    assert_eq!(inside.effects.len(), 1);
+    assert_eq!(inside.unknown_functions().map(|function| &*function.name.name).collect::<Vec<_>>(), ["g"]);
     assert_eq!(effects("EXECUTE p(f(1))"), [Effect::Execute { name: "p".into() }]);
     assert_eq!(one("EXECUTE p(f(1))").unknown_functions().count(), 1);
     assert_eq!(effects("EXPLAIN EXECUTE p"), [Effect::Execute { name: "p".into() }]);

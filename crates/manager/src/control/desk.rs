@@ -35,10 +35,10 @@ const NO_CERTIFICATE: &str = "pgusher's own certificate is not shown in the plac
                               name an authentication method in pgusher's configuration, with users of its own (auth, [users]).";
 
 pub(super) struct Desk {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// As the server is asked about clients: our own certificate says nothing of them.
     tls: Servers,
-    post: Arc<Post>,
+    pub(super) post: Arc<Post>,
     remarks: SyncSender<Remark>,
     derivations: Mutex<DerivationCache>,
     verifiers: Verifiers,
@@ -123,6 +123,7 @@ impl Desk {
                 let mail = Mail::Keys { server, keys: Some(Box::new(self.keys(&derivation))) };
                 self.post.send(server.worker, Letter::Core(mail));
             }
+            Question::Definitions(rows) => self.definitions(*rows),
             Question::Unreachable { .. } | Question::Doubt { .. } => {}
         }
     }

@@ -5,10 +5,11 @@
 //! attempt or one key derivation at a time each.
 //!
 //! Rooms: `probe` asks the server what it would ask a user for, `verifiers` reads what the server knows of the user's
-//! password, `known` keeps the answers; `chooser` finds the server among several hosts, `ahead` keeps connections ready.
+//! password, `known` keeps the answers; `definitions` reads what a database's definitions do; `chooser` finds the server among several hosts, `ahead` keeps connections ready.
 
 mod ahead;
 mod chooser;
+mod definitions;
 mod desk;
 mod known;
 mod link;
@@ -74,6 +75,7 @@ pub struct Questions {
     facts: SyncSender<Question>,
     judged: SyncSender<Question>,
     keys: SyncSender<Question>,
+    definitions: SyncSender<Question>,
     remarks: SyncSender<Remark>,
 }
 
@@ -84,6 +86,7 @@ impl Questions {
             Question::Facts { password: Some(_), .. } => &self.judged,
             Question::Facts { password: None, .. } | Question::Check { .. } => &self.facts,
             Question::Derive { .. } => &self.keys,
+            Question::Definitions(_) => &self.definitions,
             Question::Unreachable { address } => return self.remark(Remark::Unreachable(address)),
             Question::Doubt { user, database } => return self.remark(Remark::Doubt { user, database }),
         };
@@ -98,6 +101,7 @@ impl Questions {
                 Some(Mail::Facts { client, facts: Facts::Refuse(report) })
             }
             Question::Derive { server, .. } => Some(Mail::Keys { server, keys: None }),
+            Question::Definitions(rows) => Some(Mail::Known { server: rows.server }),
             Question::Unreachable { .. } | Question::Doubt { .. } => None,
         }
     }
@@ -118,6 +122,7 @@ impl Control {
         let (facts, facts_inbox) = sync_channel(MAX_QUESTIONS);
         let (judged, judged_inbox) = sync_channel(MAX_QUESTIONS);
         let (keys, keys_inbox) = sync_channel(MAX_QUESTIONS);
+        let (definitions, definitions_inbox) = sync_channel(MAX_QUESTIONS);
         let (remarks, remarks_inbox) = sync_channel(MAX_QUESTIONS);
         let facts_inbox = Arc::new(Mutex::new(facts_inbox));
         let judged_inbox = Arc::new(Mutex::new(judged_inbox));
@@ -135,8 +140,10 @@ impl Control {
         }
         let own = desk.clone();
         threads.push(thread("keys").spawn(move || own.work(&Mutex::new(keys_inbox)))?);
+        let own = desk.clone();
+        threads.push(thread("definitions").spawn(move || own.work(&Mutex::new(definitions_inbox)))?);
         threads.push(thread("upkeep").spawn(move || upkeep.run(&remarks_inbox))?);
-        Ok(Self { questions: Questions { facts, judged, keys, remarks }, threads, desk })
+        Ok(Self { questions: Questions { facts, judged, keys, definitions, remarks }, threads, desk })
     }
 
     /// Where questions go.
@@ -148,7 +155,13 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         let nobody = || sync_channel(1).0;
-        self.questions = Questions { facts: nobody(), judged: nobody(), keys: nobody(), remarks: sync_channel(1).0 };
+        self.questions = Questions {
+            facts: nobody(),
+            judged: nobody(),
+            keys: nobody(),
+            definitions: nobody(),
+            remarks: sync_channel(1).0,
+        };
         self.desk.close();
         // One may wait for a server or a name server, which cannot be interrupted. It ends by itself then.
         let begun = Instant::now();

@@ -17,11 +17,13 @@ use std::collections::HashSet;
 
 /// Functions call others, whose bodies are asked for in turn, so often.
 const MAX_ROUNDS: u8 = 64;
+/// Settings that definitions may make are asked for up to this number.
+const MAX_PLACEHOLDERS: usize = 2_000;
 /// The question is repeated so often if it fails: a cancel request or a timeout may have met it.
 const MAX_TRIES: u8 = 3;
 
 /// A limit in time that may end the question.
-const TIMEOUT: &str = "statement_timeout";
+pub(super) const TIMEOUT: &str = "statement_timeout";
 
 /// A question that is under way.
 #[derive(Debug)]
@@ -63,12 +65,28 @@ impl Core {
         if let Some(more) = c.more.as_mut() {
             functions = std::mem::take(&mut more.functions);
             placeholders = std::mem::take(&mut more.placeholders);
+            // Code may have executed them as well.
+            placeholders.extend(more.prepared.iter().flat_map(|(_, plan)| plan.placeholders.iter().cloned()));
+            placeholders.sort();
+            placeholders.dedup();
         }
         // The settings that it began with are not those that are found.
         let _ = c.more();
         for name in &s.leftovers {
             if !placeholders.contains(name) {
                 placeholders.push(name.clone());
+            }
+        }
+        if std::mem::take(&mut c.behind) {
+            if let Some(taken) = s.pool.definitions_last() {
+                if taken.knowledge.nameless || taken.knowledge.placeholders().len() > MAX_PLACEHOLDERS {
+                    // There may be settings that nobody can ask for.
+                    c.pins |= Pins::SETTING;
+                }
+                let names = taken.knowledge.placeholders().iter().take(MAX_PLACEHOLDERS);
+                placeholders.extend(names.cloned());
+                placeholders.sort();
+                placeholders.dedup();
             }
         }
         let mut aspects = c.doubts;
@@ -252,22 +270,17 @@ impl Core {
         };
         c.doubts = Aspects::NONE;
         s.state = ServerState::Seated { client };
-        let (changed, nothing_came) = (s.has_changed(), c.pending.is_empty());
-        if changed {
+        if s.has_changed() {
             // A function has changed the catalogs, which is known only now.
             self.changes_are_seen(server);
         }
         self.prune(client);
-        if nothing_came {
-            // Nothing has come meanwhile: it may go at once.
-            self.part_if_done(client);
-        }
-        self.resume_client(client);
+        self.go_on(client, server);
     }
 }
 
 /// Messages that a server sends of its own accord, and the part of one that is cut off. `None`: there is another one.
-fn unasked(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn unasked(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut rest = bytes;
     while let Ok(Some((frame, used))) = Frame::parse(rest) {
         if !matches!(frame.tag, backend::NOTIFICATION_RESPONSE | backend::NOTICE_RESPONSE | backend::PARAMETER_STATUS) {
@@ -379,4 +392,7 @@ fn adopt(
         held = held.without(Aspects::PREPARED);
     }
     client.pins = client.pins.answered(audit.aspects, held);
+    if let (true, Some(more)) = (audit.aspects.contains(Aspects::PREPARED) && !held.contains(Aspects::PREPARED), &mut client.more) {
+        more.prepared = Vec::new();
+    }
 }

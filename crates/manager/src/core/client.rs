@@ -89,6 +89,10 @@ pub struct Client {
     pub(super) pins: Pins,
     /// What the server has to be asked before another client gets it.
     pub(super) doubts: Aspects,
+    /// It has done something while it was not known what the database's definitions do.
+    pub(super) unsure: bool,
+    /// A definition may have done something behind its statements.
+    pub(super) behind: bool,
     pub(super) more: Option<Box<More>>,
     /// It is one of its pool's pinned clients.
     pub(super) counted: bool,
@@ -210,6 +214,8 @@ impl Core {
             began: None,
             pins: Pins::NONE,
             doubts: Aspects::NONE,
+            unsure: false,
+            behind: false,
             more: None,
             counted: false,
             key,

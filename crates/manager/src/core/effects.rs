@@ -5,6 +5,7 @@
 //! reply says that it has completed, and are undone with the transaction.
 
 use super::Core;
+use super::behind;
 use super::client::Client;
 use super::listening::{self, Ears};
 use super::sequences;
@@ -47,6 +48,8 @@ pub(super) struct More {
     pub(super) functions: Vec<Box<str>>,
     /// Settings that may have been made.
     pub(super) placeholders: Vec<Box<str>>,
+    /// What statements do that SQL has prepared, by name.
+    pub(super) prepared: Vec<(Box<str>, Arc<Plan>)>,
     /// What the client was told of settings since its login.
     pub(super) told: HashMap<Box<[u8]>, Box<[u8]>>,
     /// What it listens to, without a server of its own.
@@ -126,6 +129,10 @@ pub(super) fn read(library: &mut Library, client: &Client, server: &Server, text
 
 /// A statement is about to be sent: the `nth` of the unit under way.
 pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
+    server.changed_definitions |= plan.defines;
+    server.unread |= plan.unread;
+    client.behind |= plan.unread;
+    behind::of_code(client, server, &plan.code_names, &[], plan.any_relation, plan.defines);
     client.doubts |= plan.doubts | plan.ends.and(client.pins.asked());
     if !listening::noted(client, server, plan) {
         client.doubts |= Aspects::CHANNELS;
@@ -133,12 +140,15 @@ pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
     if plan.stirs {
         server.stir();
     }
-    server.defining |= plan.defines;
+    server.defining |= plan.defines || plan.unread;
     if plan.discards {
         client.discards = true;
     }
     functions_called(client, server, &plan.functions);
     remember_placeholders(client, &plan.placeholders);
+    if !plan.names.is_empty() {
+        named(client, server, plan);
+    }
     // The statement may do it although no reply says so. An audit asks for all these names.
     for action in plan.steps.iter().flatten() {
         if let Action::Set { name, .. } | Action::Local { name, .. } = action {
@@ -187,6 +197,7 @@ fn functions_called(client: &mut Client, server: &mut Server, names: &[Box<str>]
         let known = if server.is_defining() || seen.len() > MAX_CALLED { None } else { server.pool.routine(&name) };
         let Some(routine) = known else {
             client.doubts |= Aspects::ALL;
+            client.behind = true;
             server.stir();
             let more = client.more();
             if more.functions.contains(&name) {
@@ -205,6 +216,8 @@ fn functions_called(client: &mut Client, server: &mut Server, names: &[Box<str>]
             server.stir();
         }
         server.changed_catalog |= routine.definition;
+        server.changed_definitions |= routine.definition;
+        behind::of_code(client, server, &routine.names, &routine.builtins, routine.any_relation, routine.definition);
         remember_placeholders(client, &routine.placeholders);
         for name in &routine.calls {
             if seen.insert(name.clone()) {
@@ -258,12 +271,33 @@ fn rebound(client: &mut Client, plan: &Plan) {
     if let Some(more) = client.more.as_mut() {
         more.rebound = true;
     }
-    let names = plan.steps.iter().flatten().filter_map(|action| match action {
-        Action::Set { name, .. } if name.contains('.') => Some(name.clone()),
-        _ => None,
-    });
-    let names: Vec<Box<str>> = names.chain(plan.placeholders.iter().cloned()).collect();
-    remember_placeholders(client, &names);
+    remember_placeholders(client, &plan.custom_names().collect::<Vec<_>>());
+}
+
+/// Statements are about to be prepared, or executed, by SQL.
+#[cold]
+fn named(client: &mut Client, server: &mut Server, plan: &Plan) {
+    let more = client.more();
+    for later in &plan.later {
+        if more.prepared.len() >= MAX_NAMES {
+            client.pins |= Pins::SETTING;
+            break;
+        }
+        more.prepared.push(later.clone());
+    }
+    if plan.executes.is_none() {
+        return;
+    }
+    for name in &plan.names {
+        let sql = client.more.iter().flat_map(|more| &more.prepared).filter(|(other, _)| other == name);
+        let protocol = client.own.as_ref().and_then(|own| own.get(name.as_bytes())).and_then(|s| s.plan.clone());
+        let executed: Vec<Arc<Plan>> = sql.map(|(_, plan)| plan.clone()).chain(protocol).collect();
+        for plan in executed {
+            client.pins |= plan.pins;
+            functions_called(client, server, &plan.functions);
+            remember_placeholders(client, &plan.custom_names().collect::<Vec<_>>());
+        }
+    }
 }
 
 /// Functions of large objects that are called by their numbers (src/include/catalog/pg_proc.dat); what they leave behind ends
@@ -314,6 +348,9 @@ impl Core {
             edit = sequences::before_call(&mut c.pins, s, head, &mut self.patch);
             if edit == Edit::Wait {
                 return edit;
+            }
+            if !behind::is_innocent(s, self.now) {
+                behind::of_statement(c, s, self.now, None);
             }
             note_unknown(c, s);
         }

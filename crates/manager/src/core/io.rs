@@ -1,7 +1,7 @@
 //! What goes in and out of the core, apart from bytes that arrive.
 
 use crate::auth::Facts;
-use crate::core::{Origin, Word};
+use crate::core::{Origin, Rows, Word};
 use crate::shared::{PoolEntry, ServerAddress};
 use crate::tls::Encryption;
 use pgusher_auth::{Derivation, ScramKeys};
@@ -128,6 +128,11 @@ pub enum Mail {
         /// The keys, or `None` if they could not be made.
         keys: Option<Box<ScramKeys>>,
     },
+    /// It is known what the definitions of a database do, or that it cannot be known now.
+    Known {
+        /// The server that was asked.
+        server: Seat,
+    },
     /// The address of the server has changed, or it is known that no address works.
     Moved,
     /// Open one more physical connection if the pool has fewer than it keeps open, though nobody waits for one.
@@ -177,6 +182,8 @@ pub enum Question {
         /// What is known of it.
         secret: Box<pgusher_auth::StoredSecret>,
     },
+    /// What do these rows say of the database's definitions? Every worker gets the answer.
+    Definitions(Box<Rows>),
     /// No answer: a client has given a proof that does not agree with what is known of its user. The password may have been
     /// changed.
     Doubt {

@@ -484,7 +484,9 @@ impl Core {
             State::Seated { server } => self.servers.get(server as usize).is_some_and(|s| match s.state {
                 ServerState::Seated { .. } => s.ledger.is_clean() && s.scanner.at_boundary() && s.held.is_empty(),
                 // The client's message has not been sent yet, or has been answered.
-                ServerState::Replaying { .. } | ServerState::Auditing { .. } => s.ledger.status() == TxStatus::Idle,
+                ServerState::Replaying { .. } | ServerState::Auditing { .. } | ServerState::Knowing(_) => {
+                    s.ledger.status() == TxStatus::Idle
+                }
                 _ => false,
             }),
             _ => false,

@@ -16,17 +16,20 @@
 //!
 //! Rooms: `client` takes clients in, `login` asks them who they are, `server` opens and closes servers, `server_login` logs in
 //! to them, `relay` is the hot path between the two, `effects` follows what statements do to
-//! their sessions, `audit` asks the server where that cannot be known, `statements` carries prepared statements from server to
+//! their sessions, `audit` asks the server where that cannot be known, `knowing` asks it what definitions do behind
+//! statements, `behind` judges by that, `statements` carries prepared statements from server to
 //! server, `hub` listens for all clients of a database and `listening` gives them what it hears, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel`
 //! passes cancel requests on, `replication` gives a client a walsender of its own.
 
 mod audit;
+mod behind;
 mod cancel;
 mod client;
 mod effects;
 mod flow;
 mod hub;
 mod io;
+mod knowing;
 mod listening;
 mod login;
 mod own;
@@ -41,6 +44,7 @@ mod statements;
 pub use client::{Client, Origin};
 pub use hub::{Note, When, Word};
 pub use io::{Bytes, ConnId, Mail, Output, Question};
+pub use knowing::Rows;
 pub use server::Server;
 
 use crate::config::StatementReuse;
@@ -77,6 +81,10 @@ pub struct Core {
     shares: bool,
     sharing: Sharing,
     library: Library,
+    /// Clients that keep their servers until it is known what the database's definitions do.
+    unjudged: Vec<Seat>,
+    /// Somebody waits for a server: they are looked at again.
+    wanted: bool,
     /// What is to be sent instead of a message, or in front of it.
     patch: Vec<u8>,
     /// See [`Core::composed`].
@@ -99,6 +107,8 @@ impl Core {
             shares: !config.pool_mode.is_session(),
             sharing,
             library: Library::new(shared.secret, u16::from(me.0)),
+            unjudged: Vec::new(),
+            wanted: false,
             patch: Vec::new(),
             composed: Vec::new(),
             hubs: HashMap::new(),
@@ -123,6 +133,11 @@ impl Core {
         loop {
             if let Some(output) = self.out.pop_front() {
                 return Some(output);
+            }
+            if self.wanted {
+                self.wanted = false;
+                self.judge_again();
+                continue;
             }
             let (server, client, since) = self.gives.pop_front()?;
             self.give(server, client, since);
@@ -190,6 +205,7 @@ impl Core {
         self.expire_connects(connect);
         self.expire_cancels(connect);
         self.tend_hubs();
+        self.judge_again();
         for pool in shared.pools() {
             if timeouts.query_wait_s > 0 {
                 for client in pool.seats.expire(self.me, wait) {
@@ -230,6 +246,12 @@ impl Core {
             Mail::Cancel { client, key } => self.cancel_client(client, &key),
             Mail::Facts { client, facts } => self.facts(client, facts),
             Mail::Keys { server, keys } => self.derived(server, keys.map(|k| *k)),
+            Mail::Known { server } => {
+                if server.worker == self.me {
+                    self.known(server);
+                }
+                self.judge_again();
+            }
             Mail::Moved => self.moved(),
             Mail::Ensure { pool, kept_open } => self.ensure(&pool, kept_open),
             Mail::Word(word) => self.word(word),

@@ -2,6 +2,7 @@
 //! them: it knows the values that its own settings have.
 
 use super::Core;
+use super::audit::unasked;
 use super::relay::server_need;
 use super::server::State as ServerState;
 use pgusher_wire::{Report, TxStatus, backend, sqlstate};
@@ -11,6 +12,9 @@ impl Core {
     pub(super) fn own_replies(&mut self, slot: u32, buf: &[u8]) {
         if self.servers.get(slot as usize).is_some_and(|s| matches!(s.state, ServerState::Auditing { .. })) {
             return self.audit_bytes(slot, buf);
+        }
+        if self.servers.get(slot as usize).is_some_and(|s| matches!(s.state, ServerState::Knowing(_))) {
+            return self.knowing_bytes(slot, buf);
         }
         let mut pos = 0;
         loop {
@@ -34,22 +38,49 @@ impl Core {
                 backend::ERROR_RESPONSE => server.error = Some(head.body.to_vec()),
                 backend::DATA_ROW if head.is_complete() => server.row = Some(head.body.to_vec()),
                 backend::READY_FOR_QUERY if server.ledger.is_quiet() => {
-                    // Nothing was asked for behind it; a notice that comes with it is nobody's.
-                    if pos != buf.len() {
-                        return self.server_closed(slot);
-                    }
-                    match server.state {
-                        ServerState::Replaying { client } => self.replayed(slot, client),
-                        ServerState::Resetting { step } => self.reset_done(slot, step),
-                        _ => {}
-                    }
-                    return;
+                    return self.own_complete(slot, buf.get(pos..).unwrap_or_default());
                 }
                 _ => {}
             }
         }
         if let Some(server) = self.servers.get_mut(slot as usize) {
             server.held = buf.get(pos..).unwrap_or_default().to_vec();
+        }
+    }
+
+    /// The last ReadyForQuery to statements of our own. `rest` came together with it; nothing was asked for behind it, so it is what a
+    /// server says of its own accord.
+    fn own_complete(&mut self, slot: u32, rest: &[u8]) {
+        let whole = unasked(rest).is_some_and(|(_, cut_off)| cut_off.is_empty());
+        let Some(server) = self.servers.get(slot as usize) else {
+            return;
+        };
+        let serial = server.serial;
+        match server.state {
+            ServerState::Replaying { client } => {
+                let stays = self.clients.get(client as usize).is_some_and(|c| c.login.is_none() && !c.cancelled);
+                if !stays && !whole {
+                    return self.server_closed(slot);
+                }
+                self.replayed(slot, client);
+                let Some(server) = self.servers.get(slot as usize).filter(|s| s.serial == serial) else {
+                    return;
+                };
+                match server.state {
+                    ServerState::Seated { client: now } | ServerState::Replaying { client: now } if now == client && stays => {
+                        if !rest.is_empty() {
+                            self.server_bytes(slot, rest);
+                        }
+                    }
+                    // What is whole is nobody's. The rest of what is not would be taken for somebody's.
+                    _ if whole => {}
+                    _ => self.server_closed(slot),
+                }
+            }
+            ServerState::Resetting { step } if rest.is_empty() => self.reset_done(slot, step),
+            _ if rest.is_empty() => {}
+            // A notice that comes with it is nobody's.
+            _ => self.server_closed(slot),
         }
     }
 

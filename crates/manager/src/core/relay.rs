@@ -326,6 +326,7 @@ impl Core {
             ServerState::Replaying { .. }
             | ServerState::Resetting { .. }
             | ServerState::Auditing { .. }
+            | ServerState::Knowing(_)
             | ServerState::BeingCancelled => {
                 self.own_replies(slot, buf);
             }
@@ -518,6 +519,10 @@ impl Core {
         if std::mem::take(&mut server.changed_catalog) {
             server.pool.catalog_changed();
         }
+        server.unread = false;
+        if std::mem::take(&mut server.changed_definitions) {
+            server.pool.definition_changed();
+        }
         if std::mem::take(&mut server.changed_defaults) {
             self.shared.defaults_changed();
             for worker in 0..self.shared.config.workers {
@@ -549,6 +554,7 @@ impl Core {
             tag if tag.starts_with(b"CREATE ") || tag.starts_with(b"ALTER ") || tag.starts_with(b"DROP ") => {
                 if let Some(s) = self.servers.get_mut(slot as usize) {
                     s.changed_catalog = true;
+                    s.changed_definitions |= s.unread && !tag.starts_with(b"DROP ");
                     s.pool.catalog_changed();
                 }
             }

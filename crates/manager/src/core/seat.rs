@@ -1,7 +1,9 @@
 //! Joins clients and servers, and parts them again.
 
-use super::client::{State, draining};
+use super::audit::TIMEOUT;
+use super::client::{Client, State, draining};
 use super::io::{ConnId, Mail, Output};
+use super::knowing::Purpose;
 use super::server::{Reset, Server, State as ServerState};
 use super::{Core, MAX_HELD};
 use crate::shared::{PoolEntry, Welcome};
@@ -13,6 +15,9 @@ use pgusher_wire::backend::Message;
 use pgusher_wire::{Report, TxStatus, backend, frontend, sqlstate};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Settings are put on a server so often again if a limit in time has met it.
+const MAX_TRIES: u8 = 3;
 
 impl Core {
     /// A client needs a server. `login`: only to learn what the server says of itself. Returns the server if there is one
@@ -54,6 +59,7 @@ impl Core {
             }
             Acquire::Wait(ticket) => {
                 client.state = State::Waiting { ticket, login };
+                self.wanted = !self.unjudged.is_empty();
                 self.pause(slot);
             }
         }
@@ -250,6 +256,9 @@ impl Core {
 
     /// The settings are on the server, or could not be put there.
     pub(super) fn replayed(&mut self, server: u32, client: u32) {
+        if self.tries_again(server, client) {
+            return;
+        }
         if self.clients.get(client as usize).is_some_and(|c| c.login.is_some()) {
             return self.checked_for_login(server, client);
         }
@@ -276,6 +285,46 @@ impl Core {
             return self.refuse_statement(client);
         }
         self.resume_client(client);
+    }
+
+    /// Settings are put on a server in one transaction, under the limits in time that the session before has left there. If such a limit
+    /// has ended it, it is lifted first, and then they are put there again: nothing of the client's has been sent yet.
+    fn tries_again(&mut self, server: u32, client: u32) -> bool {
+        let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
+            return false;
+        };
+        let ended = s.error.as_deref().is_some_and(|error| {
+            pgusher_wire::ErrorFields::new(error).sqlstate() == Some(sqlstate::QUERY_CANCELED)
+        });
+        if ended && s.tries < MAX_TRIES {
+            s.tries += 1;
+            s.easing = true;
+            s.error = None;
+            s.ledger.sent(frontend::QUERY);
+            let mut out = Vec::new();
+            frontend::write_query(&mut out, b"SET statement_timeout=0");
+            self.send(ConnId::Server(server), out);
+            return true;
+        }
+        if !std::mem::take(&mut s.easing) {
+            s.tries = 0;
+            return false;
+        }
+        if s.error.is_some() {
+            s.tries = 0;
+            return false;
+        }
+        if let Ok(eased) = s.settings.with(TIMEOUT, "0") {
+            s.settings = self.shared.interner.intern(eased);
+        }
+        if c.login.is_some() {
+            self.seat_for_login(server, client);
+        } else if let Some(settings) = &c.settings {
+            let mut out = Vec::new();
+            replay_first(s, client, settings, &mut out);
+            self.send(ConnId::Server(server), out);
+        }
+        true
     }
 
     /// Parts a client from its server if its transaction is over and nothing keeps it.
@@ -307,7 +356,11 @@ impl Core {
             self.refuse(client, &draining());
             return;
         }
-        if !c.doubts.is_empty() && self.audit_if_due(client, server) {
+        if let Some(changes) = s.judged.take() {
+            // Others may have changed a definition before its last statement.
+            c.unsure |= changes != s.pool.definition_changes();
+        }
+        if (c.unsure || !c.doubts.is_empty()) && self.is_kept_for_answers(client, server) {
             return;
         }
         let Some(c) = self.clients.get_mut(client as usize) else {
@@ -342,6 +395,30 @@ impl Core {
             return;
         }
         self.release_server(server);
+    }
+
+    /// A client's transaction is over. What it may have done to its session is asked about in any case, because that may count for
+    /// its next statement: what it listens to, what functions have defined. If nobody knows yet what definitions have done behind its
+    /// statements, it stays where it is until that is known.
+    fn is_kept_for_answers(&mut self, client: u32, server: u32) -> bool {
+        self.judge(client, server);
+        self.audit_if_due(client, server) || self.waits_for_judgement(client, server)
+    }
+
+    /// A question of our own has been answered, and the server is its client's again.
+    pub(super) fn go_on(&mut self, client: u32, server: u32) {
+        if self.clients.get(client as usize).is_some_and(|c| c.pending.is_empty()) {
+            // Nothing has come meanwhile: it may go at once.
+            self.part_if_done(client);
+        }
+        let seated = |c: &Client| matches!(c.state, State::Seated { server: other } if other == server);
+        let asked = |s: &Server| matches!(s.state, ServerState::Auditing { .. } | ServerState::Knowing(_));
+        if self.clients.get(client as usize).is_some_and(seated) && self.servers.get(server as usize).is_some_and(asked)
+        {
+            // It goes on when the next question is answered.
+            return;
+        }
+        self.resume_client(client);
     }
 
     /// A client keeps its server past the end of its transaction.
@@ -393,12 +470,19 @@ impl Core {
             || self.now.since(s.opened) > lifetime
             || s.moves != self.shared.upstream.moves()
             || s.generation != self.shared.generation()
+            || s.pool_generation != s.pool.generation()
             || s.pool.seats.is_over_limit()
         {
             s.state = ServerState::Idle;
             self.close_server(slot);
             return;
         }
+        if self.know_when_old(slot) {
+            return;
+        }
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
         s.state = ServerState::Idle;
         let release = s.pool.seats.release(seat, self.now);
         self.released(slot, release);
@@ -462,7 +546,7 @@ impl Core {
             }
             State::Seated { server } => {
                 let boundary = client.scanner.at_boundary();
-                let discard = client.keeps_server() || !client.doubts.is_empty();
+                let discard = client.keeps_server() || !client.doubts.is_empty() || client.unsure;
                 if let Some(s) = self.servers.get_mut(server as usize) {
                     s.flights.clear();
                     if let Some(track) = client.track() {
@@ -481,12 +565,18 @@ impl Core {
     }
 
     /// A server whose client is gone. `boundary`: the last message that it was sent was sent whole.
-    fn vacate(&mut self, slot: u32, boundary: bool, discard: bool) {
+    pub(super) fn vacate(&mut self, slot: u32, boundary: bool, discard: bool) {
         let Some(s) = self.servers.get_mut(slot as usize) else {
             return;
         };
         s.tainted |= discard || s.listens;
         s.unheard = true;
+        s.judged = None;
+        if let ServerState::Knowing(knowing) = &mut s.state {
+            // The answer is of use to others.
+            knowing.purpose = Purpose::Gone;
+            return self.out.push_back(Output::Resume(ConnId::Server(slot)));
+        }
         if matches!(s.state, ServerState::Auditing { .. }) && !s.ledger.is_quiet() && s.cancels == 0 && !self.draining {
             // The answer concerns nobody any more.
             if let Some(audit) = s.audit.take() {
@@ -574,6 +664,10 @@ impl Core {
                     s.shelf.stir();
                 }
                 s.changed_defaults = false;
+                s.unread = false;
+                if std::mem::take(&mut s.changed_definitions) {
+                    s.pool.definition_changed();
+                }
                 if std::mem::take(&mut s.changed_catalog) {
                     // What its statements refer to may never have been.
                     s.pool.catalog_changed();
@@ -603,19 +697,29 @@ impl Core {
         let Some(s) = self.servers.get(slot as usize) else {
             return;
         };
-        match s.state {
-            ServerState::Connecting | ServerState::Login(_) => {
+        let client = match &s.state {
+            ServerState::Replaying { client } | ServerState::Seated { client } | ServerState::Auditing { client } => {
+                Some(*client)
+            }
+            ServerState::Knowing(knowing) => match knowing.purpose {
+                Purpose::Client(client) => Some(client),
+                Purpose::Opened | Purpose::Release | Purpose::Gone => None,
+            },
+            _ => None,
+        };
+        match (&s.state, client) {
+            _ if s.is_opening() => {
                 let error = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "closed while logging in");
                 self.server_connect_failed(slot, &error);
             }
-            ServerState::Idle => self.lost_idle(slot),
-            ServerState::Replicating { client } => self.walsender_closed(slot, client),
-            ServerState::Listening => {
+            (ServerState::Idle, _) => self.lost_idle(slot),
+            (ServerState::Replicating { client }, _) => self.walsender_closed(slot, *client),
+            (ServerState::Listening, _) => {
                 self.hub_lost(slot);
                 self.close_lost(slot);
             }
-            ServerState::Resetting { .. } | ServerState::BeingCancelled => self.close_lost(slot),
-            ServerState::Replaying { client } | ServerState::Seated { client } | ServerState::Auditing { client } => {
+            (_, None) => self.close_lost(slot),
+            (_, Some(client)) => {
                 let farewell = s.farewell;
                 self.close_lost(slot);
                 if farewell {

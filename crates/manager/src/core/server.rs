@@ -4,6 +4,7 @@ use super::Core;
 use super::audit::Audit;
 use super::effects::Flight;
 use super::io::{ConnId, Output};
+use super::knowing::{Knowing, Purpose};
 use super::replication::Walsender;
 use super::sequences::Memory;
 use super::server_login::LoginState;
@@ -38,6 +39,8 @@ pub(super) enum State {
     Resetting { step: Reset },
     /// It is asked what this client has done to its session.
     Auditing { client: u32 },
+    /// It is asked what the database's definitions do.
+    Knowing(Box<Knowing>),
     /// Its statement is over, but a cancel request for it is still under way.
     BeingCancelled,
     /// It listens for all clients of its database.
@@ -109,8 +112,20 @@ pub struct Server {
     pub(super) changed_catalog: bool,
     /// Its transaction has changed what new sessions begin with.
     pub(super) changed_defaults: bool,
+    /// Its transaction has changed definitions that may do something behind plain statements.
+    pub(super) changed_definitions: bool,
+    /// A text was sent that was not read.
+    pub(super) unread: bool,
+    /// How many changes of definitions had been seen when a statement of the client was judged.
+    pub(super) judged: Option<u32>,
     /// The count of [`Shared::generation`](crate::shared::Shared::generation) when it was opened.
     pub(super) generation: u32,
+    /// The count of [`PoolEntry::generation`] when it was opened.
+    pub(super) pool_generation: u32,
+    /// How often settings were tried to be put on it for its client, in spite of an earlier limit in time.
+    pub(super) tries: u8,
+    /// That limit is being lifted.
+    pub(super) easing: bool,
     /// What went wrong while settings were put on it: the body of the ErrorResponse.
     pub(super) error: Option<Vec<u8>>,
     /// Statements that were sent and do something to their session, in order.
@@ -153,7 +168,16 @@ impl Server {
     /// Has its transaction changed something that others see, or that outlasts it?
     #[inline]
     pub(super) fn has_changed(&self) -> bool {
-        self.changed_catalog || self.stirred || self.defining || self.changed_defaults
+        self.changed_catalog || self.stirred || self.defining || self.changed_defaults || self.changed_definitions
+    }
+
+    /// Has the pool not got it yet?
+    pub(super) fn is_opening(&self) -> bool {
+        match &self.state {
+            State::Connecting | State::Login(_) => true,
+            State::Knowing(knowing) => knowing.purpose == Purpose::Opened,
+            _ => false,
+        }
     }
 
     /// How much of what has arrived belongs to a message that the client does not see.
@@ -215,7 +239,13 @@ impl Core {
             defining: false,
             changed_catalog: false,
             changed_defaults: false,
+            changed_definitions: false,
+            unread: false,
+            judged: None,
             generation: self.shared.generation(),
+            pool_generation: pool.generation(),
+            tries: 0,
+            easing: false,
             error: None,
             flights: VecDeque::new(),
             sent_steps: 0,
@@ -336,7 +366,7 @@ impl Core {
         let late: Vec<u32> = self
             .servers
             .iter()
-            .filter(|(_, s)| matches!(s.state, State::Connecting | State::Login(_)) && s.opened < before)
+            .filter(|(_, s)| s.is_opening() && s.opened < before)
             .map(|(slot, _)| slot as u32)
             .collect();
         for slot in late {

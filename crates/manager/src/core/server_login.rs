@@ -258,6 +258,9 @@ impl Core {
             return self.walsender_ready(slot);
         }
         server.state = State::Idle;
+        if self.know_when_opened(slot) {
+            return;
+        }
         let release = pool.seats.opened(seat, self.now);
         self.released(slot, release);
     }

@@ -126,6 +126,11 @@ impl State {
                         match frame.body {
                             b"begin\0" => status = TxStatus::Transaction,
                             b"commit\0" => status = TxStatus::Idle,
+                            // What the definitions do: nothing.
+                            body if body.starts_with(b"SET LOCAL") => {
+                                columns(&mut out, ["d", "0", "UTF8", "", ""]);
+                                columns(&mut out, ["v", "1", "", "", ""]);
+                            }
                             _ => row(&mut out, &line.to_string()),
                         }
                         backend::write_command_complete(&mut out, b"SELECT 1");
@@ -155,6 +160,15 @@ impl State {
 pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap();
     [&[tag][..], &length.to_be_bytes(), body].concat()
+}
+
+fn columns(out: &mut Vec<u8>, values: [&str; 5]) {
+    let mut body = 5u16.to_be_bytes().to_vec();
+    for value in values {
+        body.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
+        body.extend(value.as_bytes());
+    }
+    out.extend(message(backend::DATA_ROW, &body));
 }
 
 fn row(out: &mut Vec<u8>, value: &str) {

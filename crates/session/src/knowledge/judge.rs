@@ -1,7 +1,9 @@
 //! What follows from the definitions: doubts are carried from functions to those who call them, to the relations that reach them,
 //! and from relation to relation, until nothing is added.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+
+use pgusher_sql::is_harmless;
 
 use super::Knowledge;
 use super::reader::{Name, Reader};
@@ -45,7 +47,9 @@ impl Reader {
             *knowledge.functions.entry(self.names.get(function.name).into()).or_default() |= doubt;
             // `row.name` calls it, which looks like a column.
             knowledge.everywhere |= doubt && function.notation;
+            knowledge.hides |= doubt && is_harmless(self.names.get(function.name));
         }
+        self.settings(&by_oid, &mut knowledge);
         for (oid, login) in &self.events {
             if self.in_doubt(&by_oid, *oid) || !settled {
                 let flag = if *login { &mut knowledge.login } else { &mut knowledge.definitions };
@@ -62,6 +66,40 @@ impl Reader {
         }
         knowledge.everywhere |= !settled;
         knowledge
+    }
+
+    /// What may be set by functions in doubt that are reached from a definition: by it, or by a function that it calls. The name
+    /// may also stand in the one that calls.
+    fn settings(&self, by_oid: &HashMap<u32, usize>, knowledge: &mut Knowledge) {
+        let mut by_name: HashMap<Name, Vec<usize>> = HashMap::new();
+        let mut by_caller: HashMap<u32, Vec<usize>> = HashMap::new();
+        for (index, function) in self.functions.iter().enumerate() {
+            by_name.entry(function.name).or_default().push(index);
+        }
+        for (caller, callee) in &self.calls {
+            if let Some(callee) = by_oid.get(callee) {
+                by_caller.entry(*caller).or_default().push(*callee);
+            }
+        }
+        let reached = self.reached.iter().map(|(oid, _)| oid).chain(self.events.iter().map(|(oid, _)| oid));
+        let mut open: Vec<usize> = reached.filter_map(|oid| by_oid.get(oid).copied()).collect();
+        let special = self.functions.iter().enumerate();
+        open.extend(special.filter(|(_, f)| f.aggregate || f.notation).map(|(index, _)| index));
+        let mut seen = vec![false; self.functions.len()];
+        let mut found: BTreeSet<&str> = self.constants.iter().map(|name| self.names.get(*name)).collect();
+        while let Some(index) = open.pop() {
+            let (Some(function), Some(seen)) = (self.functions.get(index), seen.get_mut(index)) else { continue };
+            if std::mem::replace(seen, true) {
+                continue;
+            }
+            if function.doubt {
+                found.extend(function.placeholders.iter().map(|name| self.names.get(*name)));
+                knowledge.nameless |= function.nameless;
+            }
+            open.extend(by_caller.get(&function.oid).into_iter().flatten());
+            open.extend(function.calls.iter().filter_map(|name| by_name.get(name)).flatten());
+        }
+        knowledge.placeholders = found.into_iter().map(Box::from).collect();
     }
 
     fn in_doubt(&self, by_oid: &HashMap<u32, usize>, oid: u32) -> bool {

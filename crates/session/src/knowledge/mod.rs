@@ -49,15 +49,20 @@ pub struct Knowledge {
     pub definitions: bool,
     /// An event trigger on login may: sessions begin with more than their defaults.
     pub login: bool,
+    /// A function in doubt has the name of a harmless one of PostgreSQL's own, so that calls of it look harmless.
+    pub hides: bool,
+    /// A definition may reach a function that makes settings whose names are not known.
+    pub nameless: bool,
     relations: HashSet<Box<str>>,
     functions: HashMap<Box<str>, bool>,
+    placeholders: Box<[Box<str>]>,
 }
 
 impl Knowledge {
     /// Whether nothing in this database changes sessions but what statements do themselves, calls of functions included.
     #[must_use]
     pub fn is_innocent(&self) -> bool {
-        !self.everywhere && !self.definitions && !self.login && self.relations.is_empty()
+        !self.everywhere && !self.definitions && !self.login && !self.hides && self.relations.is_empty()
     }
 
     /// Whether a statement may change its session by using one of these relations. Names are without their schemas, as PostgreSQL
@@ -72,6 +77,18 @@ impl Knowledge {
     #[must_use]
     pub fn function(&self, name: &str) -> Option<bool> {
         if self.too_many { Some(true) } else { self.functions.get(name).copied() }
+    }
+
+    /// Names of custom settings that may be made by what definitions reach. Sorted.
+    #[must_use]
+    pub fn placeholders(&self) -> &[Box<str>] {
+        &self.placeholders
+    }
+
+    /// Whether any relation is in doubt.
+    #[must_use]
+    pub fn doubts_relations(&self) -> bool {
+        self.everywhere || !self.relations.is_empty()
     }
 
     /// The relations in doubt, in no order.

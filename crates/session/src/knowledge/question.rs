@@ -13,7 +13,7 @@
 //! | `v` | hash of the definitions' versions | | | |
 //! | `x` | there are too many functions; none follow | | | |
 //! | `f` | function | name | language | body, behind `.` if it can be called like a column |
-//! | `r` | function, or 0 for a built-in one that changes sessions | relation that reaches it; empty if none does | | |
+//! | `r` | function, or 0 for a built-in one that changes sessions | relation that reaches it; empty if none does | for a built-in one: the constants of the definition, each the numbers of its bytes | |
 //! | `w` | function | event of its event trigger | | |
 //! | `p` | function | another function that it calls by its definition | | |
 //! | `q` | function whose argument defaults call a built-in one that changes sessions | | | |
@@ -24,8 +24,8 @@ use super::reader::{MAX_BYTES, MAX_FUNCTIONS};
 /// The least OID of an object that is not PostgreSQL's own (FirstNormalObjectId in access/transam.h).
 const FIRST: &str = "'16384'::pg_catalog.oid";
 
-/// The text of the query, for one simple Query on a connection that is in no transaction. It switches compilation (`jit`) off for
-/// itself, which takes ten times as long as the query. With the version of an earlier answer, rows of functions and relations come only
+/// The text of the query, for one simple Query on a connection that is in no transaction. For itself it switches compilation (`jit`)
+/// off, which takes ten times as long as the query, and the session's `statement_timeout`, and it waits for no safe snapshot. With the version of an earlier answer, rows of functions and relations come only
 /// if something has changed since.
 #[must_use]
 pub fn question(known: Option<u64>) -> String {

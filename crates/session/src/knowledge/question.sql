@@ -1,3 +1,5 @@
+SET LOCAL transaction_isolation TO 'read committed';
+SET LOCAL statement_timeout TO 0;
 SET LOCAL jit TO off;
 WITH stamp AS MATERIALIZED (
   SELECT pg_catalog.hashtextextended(pg_catalog.concat_ws('/',
@@ -126,7 +128,9 @@ SELECT 'r', r.func::pg_catalog.text, HEX(c.relname), null, null
   FROM reached r JOIN funcs f ON f.oid = r.func LEFT JOIN pg_catalog.pg_class c ON c.oid = r.rel
   WHERE (SELECT y.yes FROM fits y)
 UNION ALL
-SELECT 'r', '0', HEX(c.relname), null, null
+SELECT 'r', '0', HEX(c.relname),
+    (SELECT pg_catalog.string_agg(m.texts[1], ';')
+       FROM pg_catalog.regexp_matches(d.tree, ':constvalue [0-9]+ [[] ([^]]*)[]]', 'g') m(texts)), null
   FROM danger x, defined d LEFT JOIN pg_catalog.pg_class c ON c.oid = d.rel
   WHERE (SELECT y.yes FROM fits y) AND (d.tree ~ x.calls OR (d.rule AND d.tree ~ x.view))
 UNION ALL

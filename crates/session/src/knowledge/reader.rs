@@ -82,6 +82,12 @@ pub(super) struct Function {
     pub(super) any_relation: bool,
     pub(super) calls: Box<[Name]>,
     pub(super) names: Box<[Name]>,
+    /// Settings with these names may be made.
+    pub(super) placeholders: Box<[Name]>,
+    /// It makes settings whose names are not known.
+    pub(super) nameless: bool,
+    /// It calls others by its definition only.
+    pub(super) aggregate: bool,
 }
 
 /// What has been read so far. Memory is bounded by [`MAX_BYTES`] and [`MAX_ROWS`].
@@ -101,6 +107,8 @@ pub struct Reader {
     pub(super) calls: Vec<(u32, u32)>,
     pub(super) doubts: Vec<u32>,
     pub(super) edges: Vec<(Name, Name)>,
+    /// Names in the constants of definitions that call a built-in function which changes sessions.
+    pub(super) constants: Vec<Name>,
     pub(super) too_many: bool,
     /// Names of relations can be compared with those of statements: their bytes are UTF-8.
     pub(super) utf8: bool,
@@ -140,7 +148,11 @@ impl Reader {
             Some(b"f") => self.function(first, second, third, fourth)?,
             Some(b"r") => {
                 let relation = second.map(|name| self.name(name)).transpose()?;
-                self.reached.push((oid(first)?, relation));
+                let function = oid(first)?;
+                if function == 0 {
+                    self.constants(third.unwrap_or_default())?;
+                }
+                self.reached.push((function, relation));
             }
             Some(b"w") => self.events.push((oid(first)?, second == Some(b"login"))),
             Some(b"p") => self.calls.push((oid(first)?, oid(second.unwrap_or_default())?)),
@@ -154,7 +166,8 @@ impl Reader {
         Ok(())
     }
 
-    fn give_up(&mut self) {
+    /// Nothing is known but that there is too much.
+    pub fn give_up(&mut self) {
         *self = Self {
             rows: self.rows,
             bytes: self.bytes,
@@ -164,6 +177,26 @@ impl Reader {
             utf8: self.utf8,
             ..Self::default()
         };
+    }
+
+    /// Bytes of constants as PostgreSQL writes them in its trees (`outDatum` in nodes/outfuncs.c): a text has its length in front, in
+    /// four bytes.
+    fn constants(&mut self, list: &[u8]) -> Result<(), ReadError> {
+        let list = std::str::from_utf8(list).map_err(|_| ReadError::Row)?;
+        for constant in list.split(';') {
+            let bytes: Option<Vec<u8>> = constant
+                .split_whitespace()
+                .map(|number| number.parse::<i16>().ok().and_then(|number| u8::try_from(number & 0xff).ok()))
+                .collect();
+            let bytes = bytes.ok_or(ReadError::Row)?;
+            let text = bytes.get(4..).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
+            let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.');
+            if text.contains('.') && text.chars().all(is_name) {
+                let name = self.names.number(&text.to_ascii_lowercase());
+                self.constants.push(name);
+            }
+        }
+        Ok(())
     }
 
     fn name(&mut self, digits: &[u8]) -> Result<Name, ReadError> {
@@ -190,6 +223,9 @@ impl Reader {
             any_relation: facts.any_relation,
             calls: numbers(&calls),
             names: numbers(&facts.names),
+            placeholders: numbers(&facts.placeholders),
+            nameless: facts.unknown_names && !facts.opaque,
+            aggregate: &*body == "aggregate_dummy",
             name: self.name(name)?,
         };
         self.functions.push(function);

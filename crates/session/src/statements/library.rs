@@ -3,6 +3,7 @@
 use super::text::is_of_its_moment;
 use super::{Key, Statement};
 use crate::plan::{Plan, Read, Reader, Reading};
+use pgusher_sql::Facts;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -47,6 +48,11 @@ impl Library {
     /// What a text, without its zero byte, does to its session.
     pub fn read(&mut self, text: &[u8], reading: Reading) -> Read {
         self.reader.read(text, reading)
+    }
+
+    /// The relations and functions that a text names; `None` if it cannot be read.
+    pub fn facts(&mut self, text: &[u8], reading: Reading) -> Option<Arc<Facts>> {
+        self.reader.facts(text, reading)
     }
 
     /// The statement with this text and these types. `seen`: it has been asked for before. `reading`: how the text is to be read;

@@ -275,6 +275,8 @@ pub enum Effect {
         types: Box<[Box<str>]>,
         /// The text of what is prepared.
         text: Box<str>,
+        /// What that does when it is executed.
+        inside: Inside,
     },
     /// EXECUTE, also within EXPLAIN and CREATE TABLE AS.
     Execute {
@@ -378,8 +380,8 @@ impl Effect {
             Self::Reset(text) | Self::Deallocate(text) | Self::Close(text) | Self::Unlisten(text) => maybe(text),
             Self::Snapshot(text) | Self::Listen(text) | Self::Notify(text) | Self::Load(text) => text.len(),
             Self::Execute { name } | Self::Declare { name, .. } | Self::Fetch { name } => name.len(),
-            Self::Prepare { name, types, text } => {
-                name.len() + text.len() + types.iter().map(|text| size_of::<Box<str>>() + text.len()).sum::<usize>()
+            Self::Prepare { name, types, text, inside } => {
+                inside.size() + name.len() + text.len() + types.iter().map(|text| size_of::<Box<str>>() + text.len()).sum::<usize>()
             }
             Self::Do { language, body } => language.len() + body.len(),
             Self::Temporary(temporary) => temporary.name.size(),
@@ -390,6 +392,27 @@ impl Effect {
             }
             Self::TransactionModes(_) | Self::Discard(_) | Self::Call | Self::SettingsView => 0,
         }
+    }
+}
+
+/// What a statement that is prepared does to the session of who executes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inside {
+    /// As [`Statement::effects`].
+    pub effects: Box<[Effect]>,
+    /// As [`Statement::functions`].
+    pub functions: Box<[Function]>,
+}
+
+impl Inside {
+    /// The functions of which nothing is known, as [`Statement::unknown_functions`].
+    pub fn unknown_functions(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(|function| function.is_unknown())
+    }
+
+    fn size(&self) -> usize {
+        self.effects.iter().map(|effect| size_of::<Effect>() + effect.size()).sum::<usize>()
+            + self.functions.iter().map(|function| size_of::<Function>() + function.name.size()).sum::<usize>()
     }
 }
 

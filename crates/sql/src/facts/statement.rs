@@ -9,7 +9,7 @@ use pg_query::protobuf::{
 use super::definition::ObjectKind;
 use super::setting::{effects_of, element_text, modes_of};
 use super::walk::Walk;
-use super::{Access, Copy, CopyEnd, Discard, Effect, Kind, Statement, Transaction, Utility, prepared};
+use super::{Access, Copy, CopyEnd, Discard, Effect, Inside, Kind, Statement, Transaction, Utility, prepared};
 
 /// The facts of one statement; `text` is its own text.
 pub(super) fn statement(node: &Node, text: &[u8], standard_strings: bool) -> Statement {
@@ -203,15 +203,17 @@ fn transaction(statement: &TransactionStmt) -> Transaction {
 
 /// PREPARE runs nothing: of the inner statement only the relations are facts.
 fn prepare_statement(walk: &mut Walk, prepare: &PrepareStmt, source: &Source<'_>) {
+    let mut inside = Walk::default();
     if let Some(query) = &prepare.query {
-        let mut inside = Walk::default();
         inside.node(query);
         walk.relations.append(&mut inside.relations);
     }
+    let inside = Inside { effects: inside.effects.into(), functions: inside.functions.into_iter().collect() };
     match prepared::parts(source.text, source.standard_strings) {
         Some(parts) => {
             let types = parts.types.into();
-            walk.effects.push(Effect::Prepare { name: prepare.name.as_str().into(), types, text: parts.text });
+            let name = prepare.name.as_str().into();
+            walk.effects.push(Effect::Prepare { name, types, text: parts.text, inside });
         }
         None => walk.opaque = true,
     }

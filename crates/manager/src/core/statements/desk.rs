@@ -30,6 +30,9 @@ pub(super) struct Desk<'a> {
     pub(super) bound: Bound,
     /// Why the client keeps its server.
     pub(super) pins: &'a mut Pins,
+    /// What definitions do behind it matters: it is to be kept in `statement`.
+    pub(super) wanted: bool,
+    pub(super) statement: Option<Arc<Statement>>,
 }
 
 /// What is known of a statement that was bound.
@@ -200,6 +203,9 @@ impl Desk<'_> {
             }
         };
         self.bound = bound;
+        if self.wanted {
+            self.statement = statement.cloned();
+        }
         sequences::before_bind(self.pins, self.server, &bind, self.patch);
         self.server.ledger.sent(head.tag);
         let Some(key) = found else { return Edit::Replace(0) };

@@ -15,6 +15,7 @@ mod learned;
 mod names;
 
 use super::Core;
+use super::behind;
 use super::client::Client;
 use super::effects;
 use super::sequences;
@@ -24,9 +25,10 @@ pub(super) use deallocate::forget_all;
 use deallocate::{deallocated, forget_nobody};
 use desk::{Bound, Desk};
 use pgusher_session::ledger::{Event, Given};
-use pgusher_session::plan::{Plan, Read};
-use pgusher_session::statements::{Change, Note, Own, Placed, Unnamed};
+use pgusher_session::plan::{Plan, Read, Reading};
+use pgusher_session::statements::{Change, Library, Note, Own, Placed, Statement, Unnamed};
 use pgusher_session::{Aspects, Pins};
+use pgusher_sql::Facts;
 use pgusher_wire::frontend;
 use pgusher_wire::scan::Head;
 use pgusher_wire::{TxStatus, backend};
@@ -98,6 +100,8 @@ impl Core {
             now: self.now.0 / 1_000_000,
             bound: Bound::Plain,
             pins: &mut c.pins,
+            wanted: false,
+            statement: None,
         };
         match head.tag {
             frontend::PARSE => match desk.parse(head) {
@@ -115,9 +119,15 @@ impl Core {
                 }
             },
             frontend::BIND => {
+                desk.wanted = !behind::is_innocent(desk.server, self.now);
                 let edit = desk.bind(head);
                 let bound = std::mem::replace(&mut desk.bound, Bound::Plain);
+                let (wanted, statement) = (desk.wanted, desk.statement.take());
                 if edit != Edit::Wait {
+                    if wanted && !matches!(bound, Bound::End) {
+                        let facts = statement.as_deref().and_then(|statement| facts_of(&mut self.library, statement));
+                        behind::of_statement(c, s, self.now, facts.as_deref());
+                    }
                     portal_bound(c, s, head, bound);
                 }
                 edit
@@ -184,6 +194,8 @@ impl Core {
         if first == names::First::Wait {
             return Edit::Wait;
         }
+        // It was turned to a statement of ours.
+        let is_another = edit != Edit::Keep;
         let edit = match edit {
             Edit::Keep => match sequences::before_query(&mut c.pins, s, &read, head, &mut self.patch) {
                 Edit::Wait => return Edit::Wait,
@@ -196,6 +208,11 @@ impl Core {
             },
             edit => edit,
         };
+        if !matches!(read, Read::Begin | Read::End) && !is_another && !behind::is_innocent(s, self.now) {
+            let reading = effects::reading(c, s, text).filter(|_| head.is_complete());
+            let facts = reading.and_then(|reading| self.library.facts(text, reading));
+            behind::of_statement(c, s, self.now, facts.as_deref());
+        }
         let edit = match &read {
             Read::Plan(plan) if first == names::First::Put => {
                 names::put_first(plan, c.own.as_deref(), s, &mut self.patch);
@@ -266,6 +283,12 @@ fn write_parse_tail(out: &mut Vec<u8>, name: &[u8], tail: &[u8]) {
     out.extend_from_slice(name);
     out.push(0);
     out.extend_from_slice(tail);
+}
+
+/// What a statement names.
+fn facts_of(library: &mut Library, statement: &Statement) -> Option<Arc<Facts>> {
+    // One that is shared was read in the usual way.
+    library.facts(statement.tail.split(|b| *b == 0).next()?, Reading::default())
 }
 
 /// Pins with which names may stand for something else than for other clients.
