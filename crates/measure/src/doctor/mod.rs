@@ -137,7 +137,7 @@ fn open(config: &Config, facts: &mut Facts) -> Result<Look, DoctorError> {
     facts.probes.done.clear();
     let told = connection.backend_pid().to_string();
     let pgusher = connection.parameter("pgusher.version").is_some();
-    let rows = connection.query_rows("select pg_catalog.pg_backend_pid()", &[])?;
+    let rows = connection.query_rows(&format!("select /* {APPLICATION} */ pg_catalog.pg_backend_pid()"), &[])?;
     let foreign = !pgusher && rows.get(0, 0) != Some(told.as_str());
     Ok(Look::new(connection, &config.user, foreign)?)
 }
