@@ -18,6 +18,7 @@ mod engine;
 mod growth;
 mod host;
 mod limits;
+mod meters;
 mod model;
 mod pace;
 mod rounds;

@@ -7,7 +7,7 @@ use crate::report::Measure;
 
 /// Heads of the columns.
 const HEADS: &str = "side,clients,round,total_us,ready,failed,unfinished,first_tenth_us,last_tenth_us,disconnect_us,retries,\
-    listen_overflows,listen_drops,backends,minor_faults,backend_cpu_us,backend_life_cpu_us,postmaster_cpu_us,manager_cpu_us\n";
+    listen_overflows,listen_drops,backends,minor_faults,backend_cpu_us,backend_life_cpu_us,postmaster_cpu_us,manager_cpu_us,generator_cpu_us\n";
 
 /// A line per round, behind a heading. What was not measured is empty.
 pub(super) fn csv(storm: &Storm) -> String {
@@ -36,6 +36,7 @@ pub(super) fn csv(storm: &Storm) -> String {
                 number(r.server.and_then(|s| s.backend_life_cpu_us)),
                 number(r.server.map(|s| s.postmaster_cpu_us)),
                 number(r.manager_cpu_us),
+                number(Some(r.generator_cpu_us)),
             ];
             // Writing to a String cannot fail.
             let _ = writeln!(out, "{}", columns.join(","));

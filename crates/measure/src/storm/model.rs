@@ -139,6 +139,8 @@ pub struct Round {
     /// What it cost the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerCost>,
+    /// CPU time of this program per client until the last one was ready: what of the time is the load generator's.
+    pub generator_cpu_us: f64,
     /// CPU time of the manager per client until the last one was ready, where it is this program's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager_cpu_us: Option<f64>,

@@ -9,11 +9,12 @@ use pgusher_client::{Connector, Destination};
 
 use super::engine::{self, Load, Outcome};
 use super::limits::{FileLimit, raise_file_limit};
+use super::meters::Meters;
 use super::model::{Cell, Completion, DisconnectOrder, Facts, Lateness, Round, Settings, Storm};
 use super::pace::Pace;
 use super::server::Control;
 use super::session::{Door, Times};
-use super::{disconnect, growth, host};
+use super::{disconnect, growth};
 use crate::failure::Failures;
 use crate::stats::Distribution;
 use crate::target::{Side, Target};
@@ -234,10 +235,8 @@ impl Running<'_> {
         let name = format!("{}, {clients} clients, round {number} of {}", gate.side, options.rounds);
         progress(&name);
         let control = self.control.as_mut().filter(|_| gate.side == Side::Direct);
-        let mut before = control.and_then(Control::before);
-        let manager_pid = options.manager_pid.filter(|_| gate.side == Side::Managed);
-        let manager_before = manager_pid.and_then(host::cpu_ns);
-        let queues_before = gate.local.then(host::listen_queues).flatten();
+        let manager = options.manager_pid.filter(|_| gate.side == Side::Managed);
+        let meters = Meters::start(gate.local, control, manager);
         let door = || Door {
             connector: &gate.connector,
             destination: &gate.destination,
@@ -246,9 +245,7 @@ impl Running<'_> {
         let load = Load { clients, threads: options.threads, pace: options.pace, timeout: options.timeout };
         let mut outcome =
             engine::run(door(), load, self.stop, &mut |ready| progress(&format!("{name}: {ready} ready")))?;
-        let manager_cpu = manager_pid.and_then(host::cpu_ns);
-        let queues = queues_before.and_then(|_| host::listen_queues());
-        let mut cost = before.as_mut().and_then(|before| before.cost());
+        let mut readings = meters.read();
 
         let times: Vec<Times> = outcome.held.iter().map(|session| session.times).collect();
         let seed = options.seed.wrapping_add(u64::from(number));
@@ -259,22 +256,12 @@ impl Running<'_> {
         if end.left > 0 {
             self.notes.push(format!("{name}: the server had not closed {} connections in time", end.left));
         }
-        if let (Some(cost), Some(before)) = (&mut cost, &before) {
-            if before.wait_until_gone(options.settle) {
-                cost.backend_life_cpu_us = before.life_cpu_us(cost.backends);
-            }
-        }
+        readings.wait_for_backends(options.settle);
         self.wait_until_empty(gate, &name);
 
         let mut round = summary(number, clients, &times, &outcome, options.pace);
         round.disconnect_us = end.took.map(|took| took.as_secs_f64() * 1e6).filter(|_| !times.is_empty());
-        round.server = cost;
-        if let (Some((overflows, drops)), Some((overflows_then, drops_then))) = (queues, queues_before) {
-            round.listen_overflows = Some(overflows.saturating_sub(overflows_then));
-            round.listen_drops = Some(drops.saturating_sub(drops_then));
-        }
-        let manager_ns = manager_cpu.zip(manager_before).map(|(now, then)| now.saturating_sub(then));
-        round.manager_cpu_us = manager_ns.map(|ns| ns as f64 / 1e3 / f64::from(clients));
+        readings.write(&mut round, clients);
         self.remark(&name, &round, outcome.sources);
         into.take(&times, outcome.failures, round);
         Ok(())
@@ -347,6 +334,7 @@ fn summary(number: u32, clients: u32, times: &[Times], outcome: &Outcome, pace: 
         listen_overflows: None,
         listen_drops: None,
         server: None,
+        generator_cpu_us: 0.0,
         manager_cpu_us: None,
         completion: thinned(&ready_us),
     }

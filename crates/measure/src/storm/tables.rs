@@ -108,7 +108,7 @@ impl Storm {
         type Figure = fn(&Round) -> Option<f64>;
         let mut rows = Vec::new();
         for side in self.sides() {
-            let figures: [(&str, Show, Figure); 11] = [
+            let figures: [(&str, Show, Figure); 12] = [
                 ("time per client, first tenth", micros, |r| r.first_tenth_us),
                 ("time per client, last tenth", micros, |r| r.last_tenth_us),
                 ("minor faults of a backend", count, |r| Some(r.server?.minor_faults)),
@@ -116,6 +116,7 @@ impl Storm {
                 ("CPU of a backend, whole life", micros, |r| r.server?.backend_life_cpu_us),
                 ("CPU of the postmaster per client", micros, |r| Some(r.server?.postmaster_cpu_us)),
                 ("CPU of the manager per client", micros, |r| r.manager_cpu_us),
+                ("CPU of the load generator per client", micros, |r| Some(r.generator_cpu_us)),
                 ("until the server was empty again", micros, |r| r.disconnect_us),
                 ("listen queue full, times", count, |r| r.listen_overflows.map(|n| n as f64).filter(|n| *n > 0.0)),
                 ("connect() tried again, times", count, |r| Some(r.retries as f64).filter(|n| *n > 0.0)),

@@ -41,6 +41,7 @@ fn round(number: u32, clients: u32, total_us: f64) -> Round {
         listen_overflows: Some(0),
         listen_drops: Some(0),
         server: None,
+        generator_cpu_us: 20.0,
         manager_cpu_us: None,
         completion: thinned(&[1.0, 2.0, total_us]),
     }
