@@ -72,10 +72,14 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
     if facts.settings.is_off("autovacuum") || facts.settings.is_off("track_counts") {
         let name = if facts.settings.is_off("autovacuum") { "autovacuum" } else { "track_counts" };
         out.push(
-            Finding::new(Id::AutovacuumOff, Severity::Warning, format!("{name} is off: dead rows stay, in the catalogs as well."))
-                .evidence(name, "off", "pg_settings")
-                .cost(Cost::unknown("it grows slowly; what it has led to shows under catalog-bloat"))
-                .cure(CureKind::Reload, format!("{name} = on")),
+            Finding::new(
+                Id::AutovacuumOff,
+                Severity::Warning,
+                format!("{name} is off: dead rows stay, in the catalogs as well."),
+            )
+            .evidence(name, "off", "pg_settings")
+            .cost(Cost::unknown("it grows slowly; what it has led to shows under catalog-bloat"))
+            .cure(CureKind::Reload, format!("{name} = on")),
         );
     }
     let Some(catalogs) = &facts.catalogs else { return };
@@ -105,7 +109,8 @@ fn bloat(limits: &Thresholds, catalogs: &[Catalog]) -> Option<Finding> {
     let worst = bloated.first()?;
     let severe = bloated.iter().any(|c| c.size >= limits.catalog_size);
     let severity = if severe { Severity::Warning } else { Severity::Notice };
-    let what = format!("{} hold far more than their rows: new backends and planning read through it.", names.join(", "));
+    let what =
+        format!("{} hold far more than their rows: new backends and planning read through it.", names.join(", "));
     let mut finding = Finding::new(Id::CatalogBloat, severity, what);
     for catalog in bloated.iter().take(3) {
         finding = finding.evidence(
@@ -120,7 +125,9 @@ fn bloat(limits: &Thresholds, catalogs: &[Catalog]) -> Option<Finding> {
         );
     }
     let finding = finding
-        .cost(Cost::unknown("it shows in the first connection after an invalidation (--provoke) and in first statements"))
+        .cost(Cost::unknown(
+            "it shows in the first connection after an invalidation (--provoke) and in first statements",
+        ))
         .cure(CureKind::Sql, format!("VACUUM (VERBOSE) pg_catalog.{}", worst.name))
         .cure(
             CureKind::Sql,
@@ -156,9 +163,11 @@ fn frequent_vacuums(facts: &Facts, limits: &Thresholds, catalogs: &[Catalog]) ->
     }
     let cold = facts.init_files.as_ref().and_then(|files| files.cold.as_ref()).and_then(Cold::medians);
     let cost = match cold {
-        Some((cold, warm)) => {
-            Cost::measured(Per::Connection, (cold - warm).max(0.0), "a connection right after one less another, medians, --provoke")
-        }
+        Some((cold, warm)) => Cost::measured(
+            Per::Connection,
+            (cold - warm).max(0.0),
+            "a connection right after one less another, medians, --provoke",
+        ),
         None => Cost::unknown("it needs a connection right after the files were removed: --provoke measures that"),
     };
     Some(

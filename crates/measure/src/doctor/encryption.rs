@@ -40,7 +40,8 @@ fn handshakes(facts: &Facts, limits: &Thresholds) -> Option<Finding> {
         (Some(tls), Some(whole)) => finding
             .evidence("share of a connection", percent(tls.median / whole.median), "measured, phase tls")
             .cost(Cost::measured(Per::Connection, tls.median, format!("phase tls, {}", Probes::how(&tls)))),
-        _ => finding.cost(Cost::unknown("this connection is not encrypted; give a connection string with sslmode=require")),
+        _ => finding
+            .cost(Cost::unknown("this connection is not encrypted; give a connection string with sslmode=require")),
     };
     Some(
         finding
@@ -58,13 +59,26 @@ fn plain(facts: &Facts) -> Option<Finding> {
     }
     let what = "Connections over the network are not encrypted: passwords' proofs and data can be read and changed on the way.";
     let mut finding = Finding::new(Id::SslOff, Severity::Warning, what)
-        .evidence("plain sessions from other addresses", others.to_string(), "pg_stat_ssl, pg_stat_activity: client_addr")
-        .evidence("this examination's own connection", if own { "plain, over the network" } else { "not one of them" }, "measured")
+        .evidence(
+            "plain sessions from other addresses",
+            others.to_string(),
+            "pg_stat_ssl, pg_stat_activity: client_addr",
+        )
+        .evidence(
+            "this examination's own connection",
+            if own { "plain, over the network" } else { "not one of them" },
+            "measured",
+        )
         .evidence("ssl", facts.settings.text("ssl").unwrap_or("unknown"), "pg_settings");
     if facts.settings.is_off("ssl") {
         finding = finding.cure(CureKind::Reload, "ssl = on   (with ssl_cert_file and ssl_key_file)");
     }
-    Some(finding.cure(CureKind::Habit, "hostssl in place of host in pg_hba.conf; sslmode=verify-full in connection strings"))
+    Some(
+        finding.cure(
+            CureKind::Habit,
+            "hostssl in place of host in pg_hba.conf; sslmode=verify-full in connection strings",
+        ),
+    )
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! can make one up for any server version.
 
 use super::catalogs::Catalog;
-use super::init_files::InitFiles;
 use super::huge_pages::HugePages;
+use super::init_files::InitFiles;
 use super::jit::CompiledStatement;
 use super::limits::Limits;
 use super::passwords::Passwords;

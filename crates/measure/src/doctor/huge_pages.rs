@@ -69,7 +69,8 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
     let severe = buffers >= limits.huge_pages_warning || rate >= limits.rate_warning;
     let severity = if severe { Severity::Warning } else { Severity::Notice };
     let size = format!("{} MiB", count(buffers / 1024.0 / 1024.0));
-    let what = format!("{size} of shared buffers lie in small pages: each backend maps them one by one as it touches them.");
+    let what =
+        format!("{size} of shared buffers lie in small pages: each backend maps them one by one as it touches them.");
     let mut finding = Finding::new(Id::HugePagesOff, severity, what)
         .evidence("huge pages in use", "no", facts.huge_pages.source)
         .evidence("huge_pages", facts.settings.text("huge_pages").unwrap_or("?"), "pg_settings")

@@ -135,7 +135,8 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
     let rebuilt = files.rebuilt();
     if rebuilt > 0 {
         let severity = if rebuilt >= 2 { Severity::Warning } else { Severity::Notice };
-        let what = "pg_internal.init was removed and written anew while it was watched: something changes system catalogs.";
+        let what =
+            "pg_internal.init was removed and written anew while it was watched: something changes system catalogs.";
         out.push(with_cures(
             Finding::new(Id::InitFileRebuilt, severity, what).evidence(
                 "written anew",
@@ -201,7 +202,8 @@ mod tests {
 
     #[test]
     fn each_new_stamp_is_one_more() {
-        let seen = |seconds: &[f64]| InitFiles { watched: seconds.iter().map(|s| at(*s)).collect(), ..InitFiles::default() };
+        let seen =
+            |seconds: &[f64]| InitFiles { watched: seconds.iter().map(|s| at(*s)).collect(), ..InitFiles::default() };
         assert_eq!(found(seen(&[5.0, 5.0, 5.0])), []);
         assert_eq!(found(seen(&[5.0, 6.0, 6.0])), [(Id::InitFileRebuilt, Severity::Notice)]);
         assert_eq!(found(seen(&[5.0, 6.0, 7.0])), [(Id::InitFileRebuilt, Severity::Warning)]);

@@ -78,8 +78,11 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
         percent(share.min(1.0)),
         if short.len() == 1 { "one statement".to_owned() } else { format!("{} statements", short.len()) }
     );
-    let mut finding = Finding::new(Id::JitShortStatements, severity, what)
-        .evidence("jit_above_cost", facts.settings.text("jit_above_cost").unwrap_or("?"), "pg_settings");
+    let mut finding = Finding::new(Id::JitShortStatements, severity, what).evidence(
+        "jit_above_cost",
+        facts.settings.text("jit_above_cost").unwrap_or("?"),
+        "pg_settings",
+    );
     for s in short.iter().take(3) {
         finding = finding.evidence(
             &excerpt(&s.query),
@@ -89,7 +92,11 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
     }
     out.push(
         finding
-            .cost(Cost::measured(Per::Statement, worst.jit_us, "by the server: jit_*_time / calls of the first statement"))
+            .cost(Cost::measured(
+                Per::Statement,
+                worst.jit_us,
+                "by the server: jit_*_time / calls of the first statement",
+            ))
             .cure(CureKind::Reload, "jit = off")
             .cure(CureKind::Reload, "jit_above_cost = 1000000   (if long analytical statements run here as well)"),
     );
@@ -102,11 +109,8 @@ mod tests {
 
     fn found(mean_us: f64, jit_us: f64, jit: &str) -> Vec<(Id, Severity)> {
         let statement = CompiledStatement { query: "select 1".to_owned(), calls: 10.0, mean_us, jit_us };
-        let facts = Facts {
-            compiled: Some(vec![statement]),
-            settings: Settings::of(&[("jit", jit)]),
-            ..Facts::default()
-        };
+        let facts =
+            Facts { compiled: Some(vec![statement]), settings: Settings::of(&[("jit", jit)]), ..Facts::default() };
         let mut out = Vec::new();
         judge(&facts, &Thresholds::default(), &mut out);
         out.into_iter().map(|f| (f.id, f.severity)).collect()

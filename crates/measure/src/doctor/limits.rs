@@ -24,7 +24,8 @@ impl Limits {
         let answer = look.ask("connection limits of roles and databases", sql, &[], "")?;
         let mut limits = Self::default();
         for row in 0..answer.len() {
-            let (Some(kind), Some(name), Some(limit)) = (answer.text(row, 0), answer.text(row, 1), answer.number(row, 2))
+            let (Some(kind), Some(name), Some(limit)) =
+                (answer.text(row, 0), answer.text(row, 1), answer.number(row, 2))
             else {
                 continue;
             };
@@ -117,7 +118,8 @@ fn count_up(capacity: f64) -> u64 {
 fn own_limit(limits: &Thresholds, id: Id, kind: &str, name: &str, used: usize, limit: f64) -> Option<Finding> {
     let share = used as f64 / limit;
     let severity = severity(limits, share)?;
-    let what = format!("The {kind} \"{name}\" uses {used} of its own {} connections ({}).", count(limit), percent(share));
+    let what =
+        format!("The {kind} \"{name}\" uses {used} of its own {} connections ({}).", count(limit), percent(share));
     let source = if kind == "role" { "pg_roles: rolconnlimit" } else { "pg_database: datconnlimit" };
     let finding = Finding::new(id, severity, what)
         .evidence("open connections", used.to_string(), "pg_stat_activity, without this examination's own")
@@ -125,7 +127,12 @@ fn own_limit(limits: &Thresholds, id: Id, kind: &str, name: &str, used: usize, l
         .cost(Cost::unknown(NO_TIME))
         .cure(
             CureKind::Sql,
-            format!("ALTER {} \"{}\" CONNECTION LIMIT {}", kind.to_uppercase(), name.replace('"', "\"\""), count_up(limit)),
+            format!(
+                "ALTER {} \"{}\" CONNECTION LIMIT {}",
+                kind.to_uppercase(),
+                name.replace('"', "\"\""),
+                count_up(limit)
+            ),
         )
         .cure(CureKind::Command, "pgusher serve CONNINFO: many clients on few connections");
     Some(finding)
@@ -144,7 +151,9 @@ fn max_connections_high(facts: &Facts, max: f64) -> Finding {
     let what = format!("max_connections is {}: the server has no other brake on work at the same time.", count(max));
     let mut finding = Finding::new(Id::MaxConnectionsHigh, Severity::Notice, what)
         .evidence("max_connections", count(max), "pg_settings")
-        .cost(Cost::unknown("shared memory for each possible connection, and what they do to each other once they are open"));
+        .cost(Cost::unknown(
+            "shared memory for each possible connection, and what they do to each other once they are open",
+        ));
     if let Some(used) = used {
         finding = finding.evidence("of these", used, "pg_stat_activity");
     }

@@ -149,9 +149,12 @@ pub(super) const LOST: &str = "the connection to the server was lost";
 fn limits(set: &str) -> String {
     // jit: compiling our own questions would cost more than running them.
     let mut text = String::new();
-    for (name, value) in
-        [("statement_timeout", STATEMENT_LIMIT), ("lock_timeout", LOCK_LIMIT), ("search_path", "pg_catalog"), ("jit", "off")]
-    {
+    for (name, value) in [
+        ("statement_timeout", STATEMENT_LIMIT),
+        ("lock_timeout", LOCK_LIMIT),
+        ("search_path", "pg_catalog"),
+        ("jit", "off"),
+    ] {
         text.push_str(&format!("{set} {name} = '{value}'; "));
     }
     if set == "SET" {
@@ -178,7 +181,9 @@ pub(super) enum Refusal {
 fn explain(sqlstate: &str, message: &str, remedy: &str) -> (String, String) {
     match sqlstate {
         "42501" => (message.to_owned(), remedy.to_owned()),
-        "57014" => (format!("the question took longer than {STATEMENT_LIMIT}"), "run it again at a quieter time".into()),
+        "57014" => {
+            (format!("the question took longer than {STATEMENT_LIMIT}"), "run it again at a quieter time".into())
+        }
         "55P03" => (format!("a lock was not free within {LOCK_LIMIT}"), "run it again".into()),
         _ => (format!("the server answered: {message} ({sqlstate})"), String::new()),
     }

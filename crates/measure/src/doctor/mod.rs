@@ -39,9 +39,7 @@ use std::time::{Duration, Instant};
 use pgusher_client::{Attempts, Config, Connector, Error};
 
 pub use id::Id;
-pub use model::{
-    Cost, Cure, CureKind, Diagnosis, Evidence, Finding, Measurement, NotExamined, Per, Reached, Severity,
-};
+pub use model::{Cost, Cure, CureKind, Diagnosis, Evidence, Finding, Measurement, NotExamined, Per, Reached, Severity};
 pub use text::text;
 pub use thresholds::Thresholds;
 
@@ -86,7 +84,9 @@ pub enum DoctorError {
         source: Error,
     },
     /// The console of a connection manager, which has no catalogs.
-    #[error("this is the console of a connection manager ({0}), not a database; name a database, best on the server itself")]
+    #[error(
+        "this is the console of a connection manager ({0}), not a database; name a database, best on the server itself"
+    )]
     Console(String),
 }
 
@@ -241,7 +241,11 @@ impl Doctor<'_> {
             return self.look.skip(WHAT, &reason, "give the server's own address");
         }
         if free.is_some_and(|free| free < ROOM) {
-            return self.look.skip(WHAT, "hardly any connection is free, and none was taken", "run it again at a quieter time");
+            return self.look.skip(
+                WHAT,
+                "hardly any connection is free, and none was taken",
+                "run it again at a quieter time",
+            );
         }
         let probed = self.probe();
         if !probed || self.look.lost().is_some() || !self.step("measuring first statements") {
@@ -250,12 +254,8 @@ impl Doctor<'_> {
         let share = (self.options.connections / 4).max(1);
         self.opened += self.facts.start_up.measure(&self.config, (share / 2).max(1));
         let statements = (share / 2).max(1);
-        self.opened += self.facts.statements.measure(
-            &mut self.look,
-            &self.config,
-            self.facts.place.superuser,
-            statements,
-        );
+        self.opened +=
+            self.facts.statements.measure(&mut self.look, &self.config, self.facts.place.superuser, statements);
     }
 
     /// Connections as an application opens them. False if none was possible.

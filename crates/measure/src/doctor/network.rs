@@ -31,7 +31,10 @@ fn refused(facts: &Facts) -> Option<Finding> {
         .evidence("succeeded before", facts.probes.done.len().to_string(), "measured")
         .cost(Cost::unknown("a refused connection costs the application its work, not time"))
         .cure(CureKind::Command, "pgusher serve CONNINFO: many clients on few connections")
-        .cure(CureKind::Habit, "raise the limit that the message names: max_connections, or CONNECTION LIMIT of the role or database");
+        .cure(
+            CureKind::Habit,
+            "raise the limit that the message names: max_connections, or CONNECTION LIMIT of the role or database",
+        );
     Some(finding)
 }
 
@@ -48,7 +51,9 @@ fn log_hostname(facts: &Facts) -> Option<Finding> {
             queue.median,
             format!("at most: phase queue+fork, in which the look-up is, {}", Probes::how(&queue)),
         ),
-        _ => Cost::unknown("connections over a Unix socket are not looked up; measure over TCP from a client's machine"),
+        _ => {
+            Cost::unknown("connections over a Unix socket are not looked up; measure over TCP from a client's machine")
+        }
     };
     // A tenth of a second for nothing but a line in the log.
     let slow = cost.us().is_some_and(|us| us >= 100_000.0);
@@ -120,9 +125,13 @@ fn round_trips(facts: &Facts, limits: &Thresholds) -> Option<Finding> {
         .evidence("connection", micros(whole.median), format!("measured, {}", Probes::how(&whole)))
         .cost(Cost::measured(Per::Connection, network, "round trips x their number"));
     if facts.place.tls.is_some() && facts.place.is_at_least(17) {
-        finding = finding.cure(CureKind::Habit, "sslnegotiation=direct in the connection string saves one (17 and later)");
+        finding =
+            finding.cure(CureKind::Habit, "sslnegotiation=direct in the connection string saves one (17 and later)");
     }
-    Some(finding.cure(CureKind::Command, "pgusher serve CONNINFO near the clients: they connect to it, it stays connected"))
+    Some(
+        finding
+            .cure(CureKind::Command, "pgusher serve CONNINFO near the clients: they connect to it, it stays connected"),
+    )
 }
 
 #[cfg(test)]

@@ -78,12 +78,17 @@ fn scram(facts: &Facts, limits: &Thresholds) -> Option<Finding> {
     let mut finding = Finding::new(Id::ScramIterations, severity, what);
     if let Some(n) = iterations {
         let source = "pg_settings, for passwords set from now on";
-        finding = finding.evidence("scram_iterations", format!("{} (usual: {})", count(n), count(USUAL_ITERATIONS)), source);
+        finding =
+            finding.evidence("scram_iterations", format!("{} (usual: {})", count(n), count(USUAL_ITERATIONS)), source);
     }
     finding = match crypto {
         Some(crypto) => finding
             .evidence("computing of this client", micros(crypto.median), "measured, phase client crypto")
-            .cost(Cost::measured(Per::Connection, crypto.median, format!("phase client crypto, {}", Probes::how(&crypto)))),
+            .cost(Cost::measured(
+                Per::Connection,
+                crypto.median,
+                format!("phase client crypto, {}", Probes::how(&crypto)),
+            )),
         None => finding.cost(Cost::unknown("this login used no SCRAM")),
     };
     if iterations.is_some() {
@@ -92,7 +97,10 @@ fn scram(facts: &Facts, limits: &Thresholds) -> Option<Finding> {
     Some(
         finding
             .cure(CureKind::Habit, "long random passwords need no more iterations; set the role's password again")
-            .cure(CureKind::Habit, "keep connections, or give programs that connect often scram_client_key and scram_server_key (18)"),
+            .cure(
+                CureKind::Habit,
+                "keep connections, or give programs that connect often scram_client_key and scram_server_key (18)",
+            ),
     )
 }
 

@@ -105,7 +105,8 @@ impl Probes {
     /// The phases in which the server works, together, of each connection.
     pub(super) fn server(&self) -> Option<Distribution> {
         let server = [Phase::QueueFork, Phase::Startup, Phase::Authenticate, Phase::Ready];
-        let sum = |p: &Probe| p.phases.iter().filter(|(phase, _)| server.contains(phase)).map(|(_, us)| us).sum::<f64>();
+        let sum =
+            |p: &Probe| p.phases.iter().filter(|(phase, _)| server.contains(phase)).map(|(_, us)| us).sum::<f64>();
         Distribution::of(&self.done.iter().map(sum).collect::<Vec<_>>())
     }
 

@@ -162,7 +162,8 @@ fn short_sessions(facts: &Facts, limits: &Thresholds, rate: Rate, per_second: f6
 }
 
 fn log_connections(rate: Rate, logged: &[&str]) -> Finding {
-    let what = format!("{} is on while {} connections come per second.", logged.join(" and "), count(rate.per_second()));
+    let what =
+        format!("{} is on while {} connections come per second.", logged.join(" and "), count(rate.per_second()));
     let mut finding = Finding::new(Id::LogConnections, Severity::Notice, what)
         .evidence("setting", logged.join(", "), "pg_settings")
         .evidence("connections per second", count(rate.per_second()), "pg_stat_database: sessions, two looks")

@@ -51,7 +51,8 @@ pub(super) fn look(look: &mut Look) -> Option<Vec<Session>> {
     let rows = 0..answer.len();
     let hidden = rows.clone().filter(|row| answer.is_true(*row, 9)).count();
     if hidden > 0 {
-        let reason = format!("{hidden} of {} sessions belong to roles whose sessions this role may not see", answer.len());
+        let reason =
+            format!("{hidden} of {} sessions belong to roles whose sessions this role may not see", answer.len());
         look.skip("what other roles' sessions do", &reason, MONITOR);
     }
     let text = |row, column| answer.text(row, column).unwrap_or_default();
@@ -103,7 +104,8 @@ fn idle_clients(facts: &Facts, limits: &Thresholds, sessions: &[Session]) -> Opt
     if timeout == Some("0") {
         finding = finding.evidence("idle_session_timeout", "0 (off)", "pg_settings");
     }
-    finding = finding.cure(CureKind::Habit, "put a connection manager in front (pgusher serve): idle clients cost no backend");
+    finding = finding
+        .cure(CureKind::Habit, "put a connection manager in front (pgusher serve): idle clients cost no backend");
     // It exists from 14 on, and ends sessions of pools as well.
     if timeout == Some("0") {
         finding = finding.cure(CureKind::Reload, "idle_session_timeout = '1h'");
@@ -146,12 +148,15 @@ fn no_pooler(facts: &Facts, limits: &Thresholds, sessions: &[Session]) -> Option
     }
     let all: Vec<&Session> = sessions.iter().collect();
     let (group, n) = largest_group(&all)?;
-    let what = format!("{known} connections are open and {} of them work: no connection manager was seen.", known - idle);
+    let what =
+        format!("{known} connections are open and {} of them work: no connection manager was seen.", known - idle);
     let finding = Finding::new(Id::NoPooler, Severity::Notice, what)
         .evidence("open", known.to_string(), "pg_stat_activity")
         .evidence("idle", idle.to_string(), "pg_stat_activity: state")
         .evidence("most of them", format!("{n} of {group}"), "pg_stat_activity")
-        .cost(Cost::unknown("what a backend costs while it waits is memory; pgusher bench storm measures what many of them cost"))
+        .cost(Cost::unknown(
+            "what a backend costs while it waits is memory; pgusher bench storm measures what many of them cost",
+        ))
         .cure(CureKind::Command, "pgusher serve CONNINFO, and point the applications to it");
     Some(finding)
 }
@@ -169,7 +174,9 @@ fn largest_group(sessions: &[&Session]) -> Option<(String, usize)> {
     let mut groups: BTreeMap<String, usize> = BTreeMap::new();
     for s in sessions {
         let from = s.address.as_deref().unwrap_or("a Unix socket");
-        *groups.entry(format!("{}@{} from {from}, application \"{}\"", s.user, s.database, s.application)).or_default() += 1;
+        *groups
+            .entry(format!("{}@{} from {from}, application \"{}\"", s.user, s.database, s.application))
+            .or_default() += 1;
     }
     groups.into_iter().max_by_key(|(_, n)| *n)
 }
@@ -215,7 +222,10 @@ mod tests {
     #[test]
     fn a_transaction_left_open_is_a_warning_and_then_critical() {
         assert_eq!(found(vec![session("idle in transaction", 299.0)], "100"), []);
-        assert_eq!(found(vec![session("idle in transaction", 300.0)], "100"), [(Id::IdleInTransaction, Severity::Warning)]);
+        assert_eq!(
+            found(vec![session("idle in transaction", 300.0)], "100"),
+            [(Id::IdleInTransaction, Severity::Warning)]
+        );
         let aborted = session("idle in transaction (aborted)", 3000.0);
         assert_eq!(found(vec![aborted], "100"), [(Id::IdleInTransaction, Severity::Critical)]);
     }

@@ -46,9 +46,8 @@ impl Settings {
         let Some(answer) = look.ask("settings", sql, &[Some(&list)], MONITOR) else {
             return Self::default();
         };
-        let settings = Self(
-            (0..answer.len()).filter_map(|row| Some((answer.text(row, 0)?, answer.text(row, 1)?))).collect(),
-        );
+        let settings =
+            Self((0..answer.len()).filter_map(|row| Some((answer.text(row, 0)?, answer.text(row, 1)?))).collect());
         look.done("settings");
         settings
     }

@@ -156,7 +156,11 @@ impl Statements {
             }
         }
         if self.first_runs.is_empty() {
-            look.skip(WHAT, "no SELECT with 10 calls or more is known that this role can prepare", "run it as the application's role");
+            look.skip(
+                WHAT,
+                "no SELECT with 10 calls or more is known that this role can prepare",
+                "run it as the application's role",
+            );
         } else {
             look.done(WHAT);
         }
@@ -219,7 +223,9 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
         out.push(
             Finding::new(Id::TrackPlanningOff, Severity::Notice, what)
                 .evidence("pg_stat_statements.track_planning", "off", "pg_settings")
-                .cost(Cost::unknown("it only hides what can be seen; timing it costs a little on machines with many processors"))
+                .cost(Cost::unknown(
+                    "it only hides what can be seen; timing it costs a little on machines with many processors",
+                ))
                 .cure(CureKind::Reload, "pg_stat_statements.track_planning = on   (while you look for slow planning)"),
         );
     }
@@ -260,10 +266,17 @@ fn penalty(facts: &Facts, limits: &Thresholds) -> Option<Finding> {
     }
     Some(
         finding
-            .cost(Cost::measured(Per::FirstStatement, worst, "Parse + Bind + Sync without Execute, first less later, the least of fresh connections"))
+            .cost(Cost::measured(
+                Per::FirstStatement,
+                worst,
+                "Parse + Bind + Sync without Execute, first less later, the least of fresh connections",
+            ))
             .cure(CureKind::Habit, "keep connections: a pool in the application")
             .cure(CureKind::Command, "pgusher serve CONNINFO: its connections are warm")
-            .cure(CureKind::Habit, "fewer partitions per statement: each one touched is read once by each new connection"),
+            .cure(
+                CureKind::Habit,
+                "fewer partitions per statement: each one touched is read once by each new connection",
+            ),
     )
 }
 

@@ -27,7 +27,10 @@ pub fn text(diagnosis: &Diagnosis) -> String {
 
 fn head(diagnosis: &Diagnosis, out: &mut String) {
     let r = &diagnosis.reached;
-    let server = format!("PostgreSQL {} at {}, database {}, as {} ({})", r.server_version, r.target, r.database, r.user, r.rights);
+    let server = format!(
+        "PostgreSQL {} at {}, database {}, as {} ({})",
+        r.server_version, r.target, r.database, r.user, r.rights
+    );
     paragraph(out, "", &server);
     let over = if r.transport.is_empty() { String::new() } else { format!(" over {}", r.transport) };
     let machine = if r.same_machine { ", on this machine" } else { "" };
@@ -155,8 +158,8 @@ fn wrapped(out: &mut String, first: &str, rest: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::model::{CureKind, NotExamined, Per, Reached};
     use crate::doctor::Id;
+    use crate::doctor::model::{CureKind, NotExamined, Per, Reached};
 
     fn diagnosis() -> Diagnosis {
         let finding = |id, severity| {

@@ -48,7 +48,8 @@ fn files_that_are_removed_all_the_time() {
         .collect();
     let options = Options { connections: 40, ..options() };
     // Whether a file is there at the moment of a look is chance; that it is missing half of the time is not.
-    let absent = (0..10).map(|_| look(&server, &options)).find(|d| d.findings.iter().any(|f| f.id == Id::InitFileAbsent));
+    let absent =
+        (0..10).map(|_| look(&server, &options)).find(|d| d.findings.iter().any(|f| f.id == Id::InitFileAbsent));
     let diagnosis = absent.expect("missing after half of the connections, in one of ten looks");
     assert!(evidence(found(&diagnosis, Id::InitFileAbsent), "missing after").ends_with("of 10 new connections"));
 }
@@ -77,7 +78,8 @@ fn cold_connections_are_measured_when_asked_for() {
     assert!(plain.findings.iter().all(|f| f.id != Id::ColdConnection), "nothing is provoked unasked");
     // A rebuild takes about as long as a connection; a busy machine can hide it once.
     let provoked = Options { provoke: true, ..with(thresholds) };
-    let diagnosis = (0..5).map(|_| look(&server, &provoked)).find(|d| d.findings.iter().any(|f| f.id == Id::ColdConnection));
+    let diagnosis =
+        (0..5).map(|_| look(&server, &provoked)).find(|d| d.findings.iter().any(|f| f.id == Id::ColdConnection));
     let diagnosis = diagnosis.expect("a cold connection takes longer");
     assert!(measured(found(&diagnosis, Id::ColdConnection)) > 1.0);
     assert!(diagnosis.measurements.iter().any(|m| m.name == "connection without pg_internal.init" && m.n == 3));

@@ -7,14 +7,18 @@ use pgusher_client::Connector;
 use pgusher_measure::doctor::{Id, Options, Severity, Thresholds};
 use rcgen::{CertificateParams, KeyPair};
 
-use crate::{Busy, config, connect, crowd, evidence, examine, found, ids, look, measured, options, reason, sound, start, with};
+use crate::{
+    Busy, config, connect, crowd, evidence, examine, found, ids, look, measured, options, reason, sound, start, with,
+};
 
 #[test]
 fn limits_that_come_near() {
     let server = start(sound().max_connections(23));
     server.psql("postgres", "create role app login").expect("a role");
     server.psql("postgres", "create database shop").expect("a database");
-    server.psql("postgres", "alter role app connection limit 17; alter database shop connection limit 18").expect("limits");
+    server
+        .psql("postgres", "alter role app connection limit 17; alter database shop connection limit 18")
+        .expect("limits");
     let mut clients = crowd(&server.conninfo("shop", "app"), 16);
     let diagnosis = look(&server, &options());
     let near = found(&diagnosis, Id::ConnectionLimitNear);
@@ -58,7 +62,8 @@ fn refused_connections() {
 #[test]
 fn short_sessions_with_tls_that_are_logged() {
     let key = KeyPair::generate().expect("a key");
-    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).expect("names").self_signed(&key).expect("a certificate");
+    let certificate =
+        CertificateParams::new(vec!["localhost".to_owned()]).expect("names").self_signed(&key).expect("a certificate");
     let server = start(sound().tls(certificate.pem(), key.serialize_pem()).setting("log_connections", "on"));
     let conninfo = format!("{} sslmode=require", server.conninfo("postgres", "postgres"));
     let connector = Connector::new(&config(&conninfo)).expect("a connector");

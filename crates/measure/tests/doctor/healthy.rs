@@ -16,7 +16,10 @@ fn has_no_finding() {
     assert_eq!(diagnosis.reached.rights, "superuser");
     assert!(diagnosis.reached.same_machine && diagnosis.reached.through == "directly", "{:?}", diagnosis.reached);
     let names: Vec<&str> = diagnosis.measurements.iter().map(|m| m.name.as_str()).collect();
-    assert!(names.contains(&"connection") && names.contains(&"queue+fork") && names.contains(&"round trip"), "{names:?}");
+    assert!(
+        names.contains(&"connection") && names.contains(&"queue+fork") && names.contains(&"round trip"),
+        "{names:?}"
+    );
     let text = doctor::text(&diagnosis);
     assert!(text.contains("Nothing found.") && text.lines().count() <= 24, "{text}");
     assert!(diagnosis.connections_opened <= 13, "{}", diagnosis.connections_opened);
@@ -26,7 +29,8 @@ fn has_no_finding() {
 fn nothing_is_left_on_it() {
     let server = start(sound());
     look(&server, &options());
-    let left = server.psql("postgres", "select count(*) from pg_stat_activity where application_name = 'pgusher doctor'");
+    let left =
+        server.psql("postgres", "select count(*) from pg_stat_activity where application_name = 'pgusher doctor'");
     assert_eq!(left.expect("psql"), "0");
     assert_eq!(server.psql("postgres", "select count(*) from pg_class where relname ~ 'pgusher'").expect("psql"), "0");
 }

@@ -23,11 +23,14 @@ fn the_first_run_of_a_hot_statement() {
     assert!(hot.contains(" first, ") && hot.contains("30 calls"), "{hot}");
     assert!(measured(finding) > 2_000.0, "{finding:?}");
     // It was prepared and not run.
-    let calls = server.psql("postgres", "select calls from pg_stat_statements where query ~ '^select count.v. from part'");
+    let calls =
+        server.psql("postgres", "select calls from pg_stat_statements where query ~ '^select count.v. from part'");
     assert_eq!(calls.expect("psql"), "30");
 
     // An ordinary role's preparations are told apart as well.
-    server.psql("postgres", "create role app login; grant pg_read_all_stats to app; grant select on part to app").expect("a role");
+    server
+        .psql("postgres", "create role app login; grant pg_read_all_stats to app; grant select on part to app")
+        .expect("a role");
     for _ in 0..2 {
         let diagnosis = examine(&server.conninfo("postgres", "app"), &options());
         let finding = found(&diagnosis, Id::FirstQueryPenalty);
