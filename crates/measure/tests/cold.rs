@@ -12,8 +12,12 @@ use pgusher_measure::target::{Side, Target};
 struct Owner(Server);
 
 impl Surroundings for Owner {
-    fn restart(&mut self, _: bool) -> Result<Option<Connector>, String> {
-        self.0.restart().map(|()| None).map_err(|e| e.to_string())
+    fn restart(&mut self) -> Result<(), String> {
+        self.0.restart().map_err(|e| e.to_string())
+    }
+
+    fn manager(&mut self, _: bool) -> Result<Option<Connector>, String> {
+        Ok(None)
     }
 }
 
@@ -21,8 +25,12 @@ impl Surroundings for Owner {
 struct Helpless(Result<(), String>);
 
 impl Surroundings for Helpless {
-    fn restart(&mut self, _: bool) -> Result<Option<Connector>, String> {
-        self.0.clone().map(|()| None)
+    fn restart(&mut self) -> Result<(), String> {
+        self.0.clone()
+    }
+
+    fn manager(&mut self, _: bool) -> Result<Option<Connector>, String> {
+        Ok(None)
     }
 }
 

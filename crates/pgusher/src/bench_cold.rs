@@ -83,6 +83,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     connection.terminate().ok();
     environment.targets = place.describe();
     let options = options(&args, &place);
+    if args.restart_cmd.is_some() && place.targets.len() > 1 {
+        place.notes.push(
+            "the manager of --through may have connected to the restarted server before the first direct connection; measure \
+             the server alone to be sure"
+                .to_owned(),
+        );
+    }
     let targets = std::mem::take(&mut place.targets);
     let mut notes = std::mem::take(&mut place.notes);
     let mut hands = Hands { place, command: args.restart_cmd.clone() };
@@ -155,21 +162,23 @@ struct Hands {
 }
 
 impl Surroundings for Hands {
-    fn restart(&mut self, and_manager: bool) -> Result<Option<Connector>, String> {
-        self.try_restart(and_manager).map_err(|error| format!("{error:#}"))
+    fn restart(&mut self) -> Result<(), String> {
+        let restarted = match &self.command {
+            Some(command) => run_command(command),
+            None => self.place.restart_server(),
+        };
+        restarted.map_err(|error| format!("{error:#}"))
     }
-}
 
-impl Hands {
-    fn try_restart(&mut self, and_manager: bool) -> anyhow::Result<Option<Connector>> {
-        if let Some(command) = &self.command {
-            return run_command(command).map(|()| None);
+    fn manager(&mut self, runs: bool) -> Result<Option<Connector>, String> {
+        if !self.place.is_private() || self.place.has_manager() == runs {
+            return Ok(None);
         }
-        if and_manager {
-            self.place.stop_manager();
+        if runs {
+            return self.place.start_manager().map(Some).map_err(|error| format!("{error:#}"));
         }
-        self.place.restart_server()?;
-        if and_manager { self.place.start_manager().map(Some) } else { Ok(None) }
+        self.place.stop_manager();
+        Ok(None)
     }
 }
 

@@ -112,6 +112,11 @@ impl Place {
         Ok(server.restart()?)
     }
 
+    /// Whether a manager of this program runs in front of the private server.
+    pub(crate) fn has_manager(&self) -> bool {
+        self.manager.is_some()
+    }
+
     /// Ends the manager of the private server, if there is one.
     pub(crate) fn stop_manager(&mut self) {
         self.manager = None;

@@ -21,6 +21,9 @@ const SCHEMA: &str = "pgusher_cold";
 /// The longest wait for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Time for a manager that was just started to open the connections that it wants.
+const SETTLE: Duration = Duration::from_millis(500);
+
 /// How often the init files are removed again when somebody else's connection has brought them back.
 const REMOVALS: u32 = 5;
 
@@ -57,12 +60,19 @@ pub struct Options {
 
 /// What the experiment cannot do by SQL.
 pub trait Surroundings {
-    /// Restarts PostgreSQL and returns when it accepts connections, or is about to. With `and_manager` the manager is
-    /// ended before and a new one started afterwards; the way to it is returned.
+    /// Restarts PostgreSQL and returns when it accepts connections, or is about to.
     ///
     /// # Errors
     /// Why it was not possible, for people.
-    fn restart(&mut self, and_manager: bool) -> Result<Option<Connector>, String>;
+    fn restart(&mut self) -> Result<(), String>;
+
+    /// Sees to it that the manager runs, or does not: one that goes on opens connections of its own after a restart, so a
+    /// direct connection would not be the first. Returns the way to one that was started. `None` also where the manager
+    /// is somebody else's.
+    ///
+    /// # Errors
+    /// Why it was not possible, for people.
+    fn manager(&mut self, runs: bool) -> Result<Option<Connector>, String>;
 }
 
 /// Why there is no result at all.
@@ -252,6 +262,11 @@ impl<'a> Bench<'a> {
         let mut kept = None;
         let mut control = None;
         if event == Event::Provoke {
+            if self.manager(side == Side::Managed)? {
+                // A new one opens its connections ahead of need, which would bring the files back.
+                drop(self.connector(side).and_then(|connector| client_before(connector, statement, &mut failures)));
+                thread::sleep(SETTLE);
+            }
             let mut connection = self.control()?;
             self.remove_files(&mut connection, number)?;
             thread::sleep(self.options.pause);
@@ -271,14 +286,13 @@ impl<'a> Bench<'a> {
             }
             control = Some(connection);
         } else {
-            if event == Event::Restart && side == Side::Managed {
+            let goes_on = event == Event::Restart && side == Side::Managed;
+            self.manager(goes_on)?;
+            if goes_on {
                 kept = self.connector(side).and_then(|connector| client_before(connector, statement, &mut failures));
             }
-            let and_manager = event == Event::RestartWithManager;
-            if let Some(connector) = self.surroundings.restart(and_manager).map_err(Halt)? {
-                self.sides.retain(|(side, _)| *side != Side::Managed);
-                self.sides.push((Side::Managed, connector.timeout(Some(PATIENCE))));
-            }
+            self.surroundings.restart().map_err(Halt)?;
+            self.manager(side == Side::Managed)?;
             thread::sleep(self.options.pause);
         }
         if let Some(connector) = self.connector(side) {
@@ -302,6 +316,16 @@ impl<'a> Bench<'a> {
         });
         self.keep((event, side, objects, tables), round, failures);
         look_back
+    }
+
+    /// Whether the manager was started for it.
+    fn manager(&mut self, runs: bool) -> Result<bool, Halt> {
+        let started = self.surroundings.manager(runs).map_err(Halt)?;
+        Ok(started.is_some_and(|connector| {
+            self.sides.retain(|(side, _)| *side != Side::Managed);
+            self.sides.push((Side::Managed, connector.timeout(Some(PATIENCE))));
+            true
+        }))
     }
 
     fn connector(&self, side: Side) -> Option<&Connector> {
