@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::environment::Environment;
 use super::exhibit::Experiment;
-use crate::doctor::Diagnosis;
 use crate::cold::Cold;
+use crate::doctor::Diagnosis;
 use crate::failure::FailureCount;
 use crate::reconnect::Reconnect;
 use crate::stats::Summary;
