@@ -12,10 +12,10 @@
 mod csv;
 mod exhibits;
 mod histograms;
-mod load;
+pub(crate) mod load;
 mod model;
 mod rounds;
-mod session;
+pub(crate) mod session;
 mod tables;
 
 pub use csv::csv;

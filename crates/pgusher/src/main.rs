@@ -1,8 +1,10 @@
 //! The `pgusher` command line: one file per subcommand, each with its options (`Args`) and a `run`. What a
 //! subcommand does lives in the crates; here are only options, messages and exit codes.
 
+mod bench_cold;
 mod bench_reconnect;
 mod bench_storm;
+mod bench_tables;
 mod demo;
 mod doctor;
 mod exit;
@@ -47,8 +49,10 @@ enum Command {
 /// The experiments of `bench`.
 #[derive(Debug, Subcommand)]
 enum Bench {
+    Cold(bench_cold::Args),
     Reconnect(bench_reconnect::Args),
     Storm(bench_storm::Args),
+    Tables(bench_tables::Args),
 }
 
 fn main() -> ExitCode {
@@ -66,8 +70,10 @@ fn main() -> ExitCode {
         Command::Profile(args) => profile::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Bench(Bench::Cold(args)) => bench_cold::run(args),
         Command::Bench(Bench::Reconnect(args)) => bench_reconnect::run(args),
         Command::Bench(Bench::Storm(args)) => bench_storm::run(args),
+        Command::Bench(Bench::Tables(args)) => bench_tables::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Report(args) => report::run(args),
     };

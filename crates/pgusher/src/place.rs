@@ -9,7 +9,7 @@ use pgusher_measure::manager_process::ManagerProcess;
 use pgusher_measure::target::{Side, Target};
 
 /// Where to measure. Without any of these an experiment measures a private PostgreSQL and a connection manager of its own.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct TargetArgs {
     /// The server, measured directly: a connection string as libpq takes it.
     #[arg(value_name = "CONNINFO")]
@@ -29,6 +29,7 @@ pub(crate) struct Place {
     /// What a reader must know of them.
     pub(crate) notes: Vec<String>,
     manager: Option<ManagerProcess>,
+    manager_options: Vec<String>,
     server: Option<Server>,
 }
 
@@ -63,7 +64,7 @@ impl Place {
                 targets.push(Target { side, connector });
             }
         }
-        Ok(Self { targets, notes: Vec::new(), manager: None, server: None })
+        Ok(Self { targets, notes: Vec::new(), manager: None, manager_options: Vec::new(), server: None })
     }
 
     fn private(builder: Builder, manager_options: &[String]) -> anyhow::Result<Self> {
@@ -71,20 +72,17 @@ impl Place {
         let conninfo = format!("{} sslmode=disable", server.conninfo("postgres", "postgres"));
         let mut targets = vec![Target { side: Side::Direct, connector: connector(&conninfo)? }];
         let mut notes = Vec::new();
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let upstream = server.socket_conninfo("postgres", "postgres");
-        let manager = match ManagerProcess::start_with(&program, &upstream, manager_options) {
-            Ok(manager) => {
-                let connector = connector(&manager.conninfo("postgres", "postgres"))?;
+        let manager = match start_manager(&server, manager_options) {
+            Ok((manager, connector)) => {
                 targets.push(Target { side: Side::Managed, connector });
                 Some(manager)
             }
             Err(error) => {
-                notes.push(format!("the managed side was not measured: {error}"));
+                notes.push(format!("the managed side was not measured: {error:#}"));
                 None
             }
         };
-        Ok(Self { targets, notes, manager, server: Some(server) })
+        Ok(Self { targets, notes, manager, manager_options: manager_options.to_vec(), server: Some(server) })
     }
 
     /// A connection to the first target, to ask and to prepare with.
@@ -103,18 +101,56 @@ impl Place {
         self.manager.as_ref().map(ManagerProcess::pid)
     }
 
-    /// Where each side is, without secrets.
-    pub(crate) fn describe(&self) -> BTreeMap<String, String> {
-        self.targets.iter().map(|t| (t.side.to_string(), self.describe_one(t))).collect()
+    /// The private server, to change its settings.
+    pub(crate) fn private_server(&mut self) -> Option<&mut Server> {
+        self.server.as_mut()
     }
 
-    fn describe_one(&self, target: &Target) -> String {
-        let config = target.connector.config();
-        let hosts: Vec<String> =
-            config.hosts.iter().map(|h| if h.is_tcp() { "TCP" } else { "Unix socket" }.to_owned()).collect();
-        let whose = if self.is_private() { "private server, " } else { "" };
-        format!("{whose}{}, sslmode={}", hosts.join(", "), config.tls.mode.name())
+    /// Restarts the private server; the manager in front of it goes on.
+    pub(crate) fn restart_server(&mut self) -> anyhow::Result<()> {
+        let server = self.server.as_mut().context("only a private server can be restarted by this program")?;
+        Ok(server.restart()?)
     }
+
+    /// Whether a manager of this program runs in front of the private server.
+    pub(crate) fn has_manager(&self) -> bool {
+        self.manager.is_some()
+    }
+
+    /// Ends the manager of the private server, if there is one.
+    pub(crate) fn stop_manager(&mut self) {
+        self.manager = None;
+    }
+
+    /// Starts a new manager in front of the private server; the old one must have been stopped. Returns the way to it.
+    pub(crate) fn start_manager(&mut self) -> anyhow::Result<Connector> {
+        let server = self.server.as_ref().context("only a private server has a manager of this program")?;
+        let (manager, connector) = start_manager(server, &self.manager_options)?;
+        self.manager = Some(manager);
+        Ok(connector)
+    }
+
+    /// Where each side is, without secrets.
+    pub(crate) fn describe(&self) -> BTreeMap<String, String> {
+        self.targets.iter().map(|t| (t.side.to_string(), describe(&t.connector, self.is_private()))).collect()
+    }
+}
+
+/// Where a connector leads, without secrets.
+pub(crate) fn describe(connector: &Connector, private: bool) -> String {
+    let config = connector.config();
+    let hosts: Vec<String> =
+        config.hosts.iter().map(|h| if h.is_tcp() { "TCP" } else { "Unix socket" }.to_owned()).collect();
+    let whose = if private { "private server, " } else { "" };
+    format!("{whose}{}, sslmode={}", hosts.join(", "), config.tls.mode.name())
+}
+
+fn start_manager(server: &Server, options: &[String]) -> anyhow::Result<(ManagerProcess, Connector)> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let upstream = server.socket_conninfo("postgres", "postgres");
+    let manager = ManagerProcess::start_with(&program, &upstream, options)?;
+    let connector = connector(&manager.conninfo("postgres", "postgres"))?;
+    Ok((manager, connector))
 }
 
 fn connector(conninfo: &str) -> anyhow::Result<Connector> {

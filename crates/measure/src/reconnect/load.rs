@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gate::{Signal, Start, Turnstile};
-pub(super) use live::Interval;
+pub(crate) use live::Interval;
 use live::{Live, Meter};
 use pace::Pace;
 
@@ -33,13 +33,13 @@ pub enum Limit {
 }
 
 /// Where clients connect.
-pub(super) trait Door: Send + Sync + 'static {
+pub(crate) trait Door: Send + Sync + 'static {
     type Visit: Visit;
     fn connect(&self) -> Result<Self::Visit, Failure>;
 }
 
 /// An established connection.
-pub(super) trait Visit {
+pub(crate) trait Visit {
     /// Runs the script once.
     fn transaction(&mut self, script: &Script, variables: &mut Variables) -> Result<(), Failure>;
     /// Whether another transaction can be run on it, after one that failed.
@@ -50,41 +50,41 @@ pub(super) trait Visit {
 
 /// What all clients of a round do.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
-    pub(super) clients: u32,
-    pub(super) connecting_at_once: Option<u32>,
-    pub(super) limit: Limit,
-    pub(super) mode: Mode,
-    pub(super) script: Script,
-    pub(super) seed: u64,
-    pub(super) progress_every: Option<Duration>,
+pub(crate) struct Plan {
+    pub(crate) clients: u32,
+    pub(crate) connecting_at_once: Option<u32>,
+    pub(crate) limit: Limit,
+    pub(crate) mode: Mode,
+    pub(crate) script: Script,
+    pub(crate) seed: u64,
+    pub(crate) progress_every: Option<Duration>,
     /// Transactions per second that all clients together are to begin; absent: a closed loop.
-    pub(super) rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
     /// What a transaction may take; with a rate, one that is later than this is not begun.
-    pub(super) latency_limit: Option<Duration>,
+    pub(crate) latency_limit: Option<Duration>,
 }
 
 /// What a round, or a client of it, measured.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) connect: Histogram,
-    pub(super) transaction: Histogram,
-    pub(super) disconnect: Histogram,
+pub(crate) struct Tally {
+    pub(crate) connect: Histogram,
+    pub(crate) transaction: Histogram,
+    pub(crate) disconnect: Histogram,
     /// From the moment a transaction was meant to begin to its end, connecting included. Only with a given rate.
-    pub(super) response: Histogram,
+    pub(crate) response: Histogram,
     /// From the moment a transaction was meant to begin to the moment the client was free for it. Only with a given rate.
-    pub(super) lag: Histogram,
+    pub(crate) lag: Histogram,
     /// Transactions that were not begun because they were later than the limit.
-    pub(super) skipped: u64,
+    pub(crate) skipped: u64,
     /// Transactions that took longer than the limit.
-    pub(super) late: u64,
-    pub(super) failures: Failures,
+    pub(crate) late: u64,
+    pub(crate) failures: Failures,
     /// Time in connecting, disconnecting and waiting for either, summed over clients.
-    pub(super) connecting: Duration,
+    pub(crate) connecting: Duration,
 }
 
 impl Tally {
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.connect.merge(&other.connect);
         self.transaction.merge(&other.transaction);
         self.disconnect.merge(&other.disconnect);
@@ -99,18 +99,18 @@ impl Tally {
 
 /// The end of a round.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) tally: Tally,
-    pub(super) wall: Duration,
+pub(crate) struct Outcome {
+    pub(crate) tally: Tally,
+    pub(crate) wall: Duration,
     /// Clients that had not ended when the round was interrupted; their figures are missing.
-    pub(super) missing: u32,
+    pub(crate) missing: u32,
 }
 
 /// How long clients may take to notice an interruption.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Runs a round. `stop` ends it early; `progress` is called from this thread.
-pub(super) fn run<D: Door>(
+pub(crate) fn run<D: Door>(
     door: &Arc<D>,
     plan: &Plan,
     stop: &Arc<AtomicBool>,
@@ -380,7 +380,7 @@ impl<'a> Client<'a> {
 }
 
 impl Outcome {
-    pub(super) fn failed(&self, step: Step) -> u64 {
+    pub(crate) fn failed(&self, step: Step) -> u64 {
         self.tally.failures.in_step(step)
     }
 }

@@ -10,14 +10,14 @@ use crate::failure::{Failure, Step};
 use crate::script::{EvaluationError, Script, Statement, Variables};
 
 /// How to reach one side.
-pub(super) struct ServerDoor {
-    pub(super) connector: Connector,
-    pub(super) protocol: Protocol,
-    pub(super) wait_for_exit: bool,
+pub(crate) struct ServerDoor {
+    pub(crate) connector: Connector,
+    pub(crate) protocol: Protocol,
+    pub(crate) wait_for_exit: bool,
 }
 
 /// A connection to it.
-pub(super) struct ServerVisit {
+pub(crate) struct ServerVisit {
     connection: Connection,
     protocol: Protocol,
     wait_for_exit: bool,

@@ -4,11 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::environment::Environment;
 use super::exhibit::Experiment;
+use crate::cold::Cold;
 use crate::doctor::Diagnosis;
 use crate::failure::FailureCount;
 use crate::reconnect::Reconnect;
 use crate::stats::Summary;
 use crate::storm::Storm;
+use crate::tables::Tables;
 use crate::target::Side;
 
 /// Version of the data model, as `schema_version` in JSON.
@@ -41,6 +43,12 @@ pub struct Report {
     /// What a server's connections suffer from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doctor: Option<Diagnosis>,
+    /// First connections and first queries after a restart, or without the init files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold: Option<Cold>,
+    /// How the number of tables in use matters, for any targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tables: Option<Tables>,
     /// What could not be measured, and other things that a reader must know.
     pub notes: Vec<String>,
 }
@@ -59,6 +67,8 @@ impl Report {
             reconnect: None,
             storm: None,
             doctor: None,
+            cold: None,
+            tables: None,
             notes: Vec::new(),
         }
     }
@@ -76,6 +86,8 @@ impl Report {
         all.extend(self.reconnect.as_ref().map(|r| r as &dyn Experiment));
         all.extend(self.storm.as_ref().map(|s| s as &dyn Experiment));
         all.extend(self.doctor.as_ref().map(|d| d as &dyn Experiment));
+        all.extend(self.cold.as_ref().map(|r| r as &dyn Experiment));
+        all.extend(self.tables.as_ref().map(|r| r as &dyn Experiment));
         all
     }
 

@@ -73,6 +73,8 @@ pub(crate) fn sample() -> Report {
         reconnect: Some(reconnect_tests::sample()),
         storm: None,
         doctor: None,
+        cold: None,
+        tables: None,
         notes: vec!["a <note>".to_owned()],
     }
 }
@@ -127,6 +129,8 @@ fn an_empty_report_is_a_page_too() {
         reconnect: None,
         storm: None,
         doctor: None,
+        cold: None,
+        tables: None,
         notes: Vec::new(),
     };
     assert_eq!(check(&page(&empty)), Ok(()));

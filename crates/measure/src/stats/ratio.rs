@@ -23,6 +23,18 @@ impl Ratio {
     pub fn differs(&self) -> bool {
         self.interval.is_some_and(|i| !i.contains(1.0))
     }
+
+    /// For people: `2.20x (1.93x to 2.51x)`. An interval whose ends are more than a hundredfold apart says nothing but that
+    /// there was too little to make one of.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let value = super::ratio_text(self.value);
+        match self.interval {
+            Some(i) if i.high > 100.0 * i.low => format!("{value} (too few rounds)"),
+            Some(i) => format!("{value} ({} to {})", super::ratio_text(i.low), super::ratio_text(i.high)),
+            None => value,
+        }
+    }
 }
 
 /// median(a) / median(b) of independent samples in any order, with a bootstrap interval from three samples each.
@@ -111,6 +123,14 @@ mod tests {
         assert_eq!(paired_ratio(&[1.0], &[0.0]), None);
         assert_eq!(ratio_of_medians(&[], &[1.0]), None);
         assert_eq!(ratio_of_medians(&[1.0], &[0.0]), None);
+    }
+
+    #[test]
+    fn in_words() {
+        let with = |low, high| Ratio { value: 2.2, interval: Some(Interval { low, high }) }.text();
+        assert_eq!(with(1.93, 2.51), "2.20x (1.93x to 2.51x)");
+        assert_eq!(with(0.001, 1e6), "2.20x (too few rounds)");
+        assert_eq!(Ratio { value: 2.2, interval: None }.text(), "2.20x");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// What happened since the last line of progress.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::reconnect) struct Interval {
+pub(crate) struct Interval {
     pub(super) since_start: Duration,
     pub(super) length: Duration,
     pub(super) transactions: u64,
