@@ -9,8 +9,8 @@ use crate::routine::Routine;
 use crate::sequences::Sequences;
 use crate::settings::{is_half, is_planning};
 use pgusher_sql::{
-    Argument, Bounds, Cache, Discard, Effect, Facts, Inside, Key, Kind, LockSpan, ObjectKind, OnCommit, Quick, SessionFunction,
-    Statement, Transaction, Utility, Value, Verb, Verdict,
+    Argument, Bounds, Cache, Discard, Effect, Facts, Inside, Key, Kind, LockSpan, ObjectKind, OnCommit, Quick,
+    SessionFunction, Statement, Transaction, Utility, Value, Verb, Verdict,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -665,7 +665,8 @@ mod tests {
         let block = plan("do $$ begin perform set_config('app.x', 'y', false); end $$").expect("a plan");
         assert_eq!(block.doubts, Aspects::SETTINGS);
         assert!(block.placeholders.contains(&"app.x".into()));
-        assert_eq!(plan("do $$ begin null; end $$"), None);
+        let idle = plan("do $$ begin null; end $$").expect("names to be looked at");
+        assert!(idle.doubts.is_empty() && idle.pins.is_empty() && idle.functions.is_empty() && !idle.any_relation);
         assert_eq!(*plan("select my_function(1)").expect("a plan").functions, ["my_function".into()]);
     }
 
@@ -727,7 +728,8 @@ mod tests {
         let [(name, plan)] = &*found else { panic!("{found:?}") };
         assert_eq!((&**name, &*plan.placeholders, &*plan.functions), ("a", &["app.x".into()][..], &["f".into()][..]));
         assert_eq!(plan.pins, Pins::SEED);
-        let found = later("prepare a as select set_config('app.x', 'y', false); prepare b as select set_config($1, $2, false)");
+        let found =
+            later("prepare a as select set_config('app.x', 'y', false); prepare b as select set_config($1, $2, false)");
         assert_eq!(found.len(), 2);
         assert_eq!((&*found[0].1.placeholders, found[1].1.pins), (&["app.x".into()][..], Pins::SETTING));
     }

@@ -36,8 +36,8 @@ mod words;
 
 pub use cache::{Bounds, Cache, Counts, Verdict};
 pub use facts::{
-    Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Function, Inside, Isolation, Kind, Limits, Modes,
-    Name, ObjectKind, OnCommit, Relation, Set, Statement, Temporary, Transaction, Unknown, Utility, Value, Verb,
+    Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Function, Inside, Isolation, Kind, Limits,
+    Modes, Name, ObjectKind, OnCommit, Relation, Set, Statement, Temporary, Transaction, Unknown, Utility, Value, Verb,
     is_identifier_list,
 };
 pub use fingerprint::{Fingerprint, Key};

@@ -1,9 +1,9 @@
 //! What the facts say of statements, one by one.
 
 use pgusher_sql::{
-    Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Inside, Isolation, Key, Kind, Limits, LockSpan, Modes,
-    Name, ObjectKind, OnCommit, Outline, SessionFunction, Set, Statement, Temporary, Transaction, Unknown, Utility,
-    Value, Verb,
+    Access, Argument, Copy, CopyEnd, Definition, Discard, Effect, Facts, Inside, Isolation, Key, Kind, Limits,
+    LockSpan, Modes, Name, ObjectKind, OnCommit, Outline, SessionFunction, Set, Statement, Temporary, Transaction,
+    Unknown, Utility, Value, Verb,
 };
 
 fn try_facts(text: &str) -> Result<Facts, Unknown> {
@@ -252,7 +252,9 @@ fn prepared_statements_of_sql() {
     );
     assert!(statement.parameters.is_empty() && statement.functions.is_empty(), "nothing of it runs");
     assert_eq!(relations(text), ["logs", "users"]);
-    let [Effect::Prepare { inside, .. }] = &*effects("PREPARE p AS SELECT setseed(0), g(1), lower('A')") else { panic!() };
+    let [Effect::Prepare { inside, .. }] = &*effects("PREPARE p AS SELECT setseed(0), g(1), lower('A')") else {
+        panic!()
+    };
     assert_eq!(inside.effects.len(), 1);
     assert_eq!(inside.unknown_functions().map(|function| &*function.name.name).collect::<Vec<_>>(), ["g"]);
     assert_eq!(effects("EXECUTE p(f(1))"), [Effect::Execute { name: "p".into() }]);

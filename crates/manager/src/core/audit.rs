@@ -392,7 +392,9 @@ fn adopt(
         held = held.without(Aspects::PREPARED);
     }
     client.pins = client.pins.answered(audit.aspects, held);
-    if let (true, Some(more)) = (audit.aspects.contains(Aspects::PREPARED) && !held.contains(Aspects::PREPARED), &mut client.more) {
+    if let (true, Some(more)) =
+        (audit.aspects.contains(Aspects::PREPARED) && !held.contains(Aspects::PREPARED), &mut client.more)
+    {
         more.prepared = Vec::new();
     }
 }

@@ -67,7 +67,9 @@ impl Core {
                     return;
                 };
                 match server.state {
-                    ServerState::Seated { client: now } | ServerState::Replaying { client: now } if now == client && stays => {
+                    ServerState::Seated { client: now } | ServerState::Replaying { client: now }
+                        if now == client && stays =>
+                    {
                         if !rest.is_empty() {
                             self.server_bytes(slot, rest);
                         }

@@ -293,9 +293,10 @@ impl Core {
         let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
             return false;
         };
-        let ended = s.error.as_deref().is_some_and(|error| {
-            pgusher_wire::ErrorFields::new(error).sqlstate() == Some(sqlstate::QUERY_CANCELED)
-        });
+        let ended = s
+            .error
+            .as_deref()
+            .is_some_and(|error| pgusher_wire::ErrorFields::new(error).sqlstate() == Some(sqlstate::QUERY_CANCELED));
         if ended && s.tries < MAX_TRIES {
             s.tries += 1;
             s.easing = true;

@@ -381,7 +381,10 @@ impl Effect {
             Self::Snapshot(text) | Self::Listen(text) | Self::Notify(text) | Self::Load(text) => text.len(),
             Self::Execute { name } | Self::Declare { name, .. } | Self::Fetch { name } => name.len(),
             Self::Prepare { name, types, text, inside } => {
-                inside.size() + name.len() + text.len() + types.iter().map(|text| size_of::<Box<str>>() + text.len()).sum::<usize>()
+                inside.size()
+                    + name.len()
+                    + text.len()
+                    + types.iter().map(|text| size_of::<Box<str>>() + text.len()).sum::<usize>()
             }
             Self::Do { language, body } => language.len() + body.len(),
             Self::Temporary(temporary) => temporary.name.size(),
