@@ -70,6 +70,22 @@ fn nonsense_on_an_idle_connection() {
     }
 }
 
+/// A server says something behind its reply to settings that were put on it: the client whose settings they are gets it, and goes on.
+#[test]
+fn a_notice_behind_settings() {
+    for workers in [1, 2] {
+        let fake = Fake::start();
+        let manager = manager_at(&fake.conninfo(), "", &overrides(workers, 1));
+        let (mut a, mut b) = (Client::new(&manager, "postgres"), Client::new(&manager, "postgres"));
+        a.query("set role noisy");
+        for _ in 0..5 {
+            assert_eq!(b.query("select").value(), "0");
+            assert_eq!(a.query("select").value(), "0");
+        }
+        assert_eq!(fake.logins(), 1);
+    }
+}
+
 /// A connection of a pool cannot be opened, once, while another is in use: those that wait get the next one that can.
 #[test]
 fn one_attempt_is_refused() {

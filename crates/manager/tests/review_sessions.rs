@@ -347,6 +347,25 @@ fn what_a_statement_sets_that_sql_has_prepared_stays_with_its_client() {
 }
 
 #[test]
+fn a_limit_in_time_that_a_neighbour_has_left_ends_nobody() {
+    let db = database("short_limit");
+    let manager = manager(server(), 1, 1);
+    server().psql(db, "create role short_limit").unwrap();
+    let mut a = Client::new(&manager, db);
+    // So many that it takes longer than a millisecond to put them on a connection.
+    let many: String = (0..400).map(|i| format!("set app.x{i} = '{i}';")).collect();
+    let reply = a.query(&many);
+    assert!(reply.errors.is_empty(), "{reply:?}");
+    a.query("set role short_limit");
+    for _ in 0..3 {
+        let mut b = Client::new(&manager, db);
+        b.query("set statement_timeout = 1");
+        let asked = "current_user || ' ' || current_setting('app.x399') || ' ' || current_setting('statement_timeout')";
+        assert_eq!(a.query(&format!("select {asked}")).value(), "short_limit 399 0");
+    }
+}
+
+#[test]
 #[ignore = "what is put back at the end of RESET takes a snapshot"]
 fn a_reset_does_not_begin_what_a_transaction_may_still_choose() {
     let db = database("reset_first");

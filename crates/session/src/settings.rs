@@ -186,7 +186,7 @@ impl Settings {
     /// equal.
     ///
     /// SET and not `set_config` where it can be: it needs no plan, no snapshot, and has no rows to send. Roles are left first and
-    /// taken last, because what a role may set is its own matter.
+    /// taken last, because what a role may set is its own matter; but for limits in time, which would count for what is behind them.
     pub fn replay(&self, from: &Self) -> String {
         let mut sql = String::new();
         if self == from {
@@ -207,9 +207,12 @@ impl Settings {
             push_name(&mut sql, name);
             sql.push(';');
         }
-        let plain = self.iter().filter(|(name, value)| !is_role(name) && from.get(name) != Some(value));
+        let is_last = |name: &str| is_role(name) || TIMEOUTS.contains(&name);
+        let plain = self.iter().filter(|(name, value)| !is_last(name) && from.get(name) != Some(value));
         let roles = [AUTHORIZATION, ROLE].into_iter().filter_map(|name| Some((name, self.get(name)?)));
-        for (name, value) in plain.chain(roles) {
+        let limits = TIMEOUTS.into_iter().filter_map(|name| Some((name, self.get(name)?)));
+        let limits = limits.filter(|(name, value)| from.get(name) != Some(value));
+        for (name, value) in plain.chain(roles).chain(limits) {
             push_set(&mut sql, name, value);
         }
         sql
@@ -562,6 +565,11 @@ mod tests {
         );
         assert!(is_half("DateStyle", "ymd") && is_half("datestyle", "ISO") && is_half("datestyle", "default"));
         assert!(!is_half("datestyle", "iso, european") && !is_half("timezone", "UTC"));
+        let short = set(&[("statement_timeout", "1"), ("role", "r"), ("timezone", "UTC")]);
+        assert_eq!(
+            short.replay(&set(&[])),
+            "SET \"timezone\" TO 'UTC';SET \"role\" TO 'r';SET \"statement_timeout\" TO '1';"
+        );
         let path = set(&[("search_path", "a,b")]);
         assert_eq!(path.replay(&set(&[])), "SELECT pg_catalog.set_config('search_path','a,b',false);");
         assert_eq!(a.replay(&a), "");

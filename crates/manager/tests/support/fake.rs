@@ -135,6 +135,10 @@ impl State {
                         }
                         backend::write_command_complete(&mut out, b"SELECT 1");
                         backend::write_ready_for_query(&mut out, status);
+                        if frame.body.starts_with(b"SET \"role\" TO 'noisy'") {
+                            // It goes on talking.
+                            out.extend(message(backend::NOTICE_RESPONSE, b"SNOTICE\0C00000\0Mstill here\0\0"));
+                        }
                     }
                     frontend::TERMINATE => return,
                     tag => panic!("the fake server does not know message {tag}"),
