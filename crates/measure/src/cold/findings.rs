@@ -37,9 +37,30 @@ fn plain(value: f64) -> String {
     format!("{value:.2}")
 }
 
-/// Whether the measurement shows that a ratio differs from 1 by something worth saying.
-fn differs(ratio: Ratio) -> bool {
-    (ratio.interval.is_none() || ratio.differs()) && !(1.0 / NOTICEABLE..=NOTICEABLE).contains(&ratio.value)
+/// What a ratio says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Difference {
+    /// More than 1, beyond chance and by something worth saying.
+    More,
+    /// Less than 1, likewise.
+    Less,
+    /// About 1.
+    None,
+    /// Not about 1, but that may be chance.
+    Unclear,
+}
+
+impl Difference {
+    fn of(ratio: Ratio) -> Self {
+        let about_1 = (1.0 / NOTICEABLE..=NOTICEABLE).contains(&ratio.value);
+        let shown = ratio.interval.is_none() || ratio.differs();
+        match (about_1, shown) {
+            (true, _) => Self::None,
+            (false, false) => Self::Unclear,
+            (false, true) if ratio.value > 1.0 => Self::More,
+            (false, true) => Self::Less,
+        }
+    }
 }
 
 fn first_connection(group: &Connecting) -> Option<Finding> {
@@ -50,15 +71,29 @@ fn first_connection(group: &Connecting) -> Option<Finding> {
         Side::Managed => "the first connection of a client through the manager",
     };
     let times = format!("{} times{}", plain(ratio.value), interval(ratio.interval, plain));
-    let (tone, verdict) = if !differs(ratio) {
-        (Tone::Good, format!("about as long as a later one ({}): {times}", micros(later)))
-    } else if ratio.value > 1.0 {
-        let tone = if group.side == Side::Direct { Tone::Bad } else { Tone::Neutral };
-        (tone, format!("{times} as long as a later one ({})", micros(later)))
-    } else {
-        (Tone::Neutral, format!("less than a later one ({}): {times} as long", micros(later)))
+    let later_one = format!("a later one ({})", micros(later));
+    let (tone, verdict) = match Difference::of(ratio) {
+        Difference::None => (Tone::Good, format!("about as long as {later_one}: {times}")),
+        Difference::Unclear => {
+            (Tone::Neutral, format!("and the rounds differ too much to compare it with {later_one}: {times}"))
+        }
+        Difference::More => {
+            let tone = if group.side == Side::Direct { Tone::Bad } else { Tone::Neutral };
+            (tone, format!("{times} as long as {later_one}"))
+        }
+        Difference::Less => (Tone::Neutral, format!("less than {later_one}: {times} as long")),
     };
-    finding(tone, format!("After {} {whose} takes {}, {verdict}.", group.event, micros(first)))
+    let cpu = match (&group.backend_cpu.first, &group.backend_cpu.later) {
+        (Some(first), Some(later)) => {
+            format!(
+                "; its backend needs {} of processor time, a later one {}",
+                micros(first.median),
+                micros(later.median)
+            )
+        }
+        _ => String::new(),
+    };
+    finding(tone, format!("After {} {whose} takes {}, {verdict}{cpu}.", group.event, micros(first)))
 }
 
 /// What the manager's clients are spared: until the first answer, since a manager may let its clients in at once and
@@ -78,14 +113,13 @@ fn direct_and_managed(cold: &Cold, event: Event) -> Option<Finding> {
     let ratio = ratio_of_medians(&firsts(direct), &firsts(managed))?;
     let (direct, managed) = (direct.answer.first.as_ref()?.median, managed.answer.first.as_ref()?.median);
     let times = format!("{} times{}", plain(ratio.value), interval(ratio.interval, plain));
-    let (tone, verdict) = if ratio.interval.is_some() && !ratio.differs() {
-        (Tone::Neutral, format!("the rounds differ too much to tell which is faster ({times})"))
-    } else if ratio.value > NOTICEABLE {
-        (Tone::Good, format!("{times} as fast"))
-    } else if ratio.value < 1.0 / NOTICEABLE {
-        (Tone::Bad, format!("slower, {times} as fast"))
-    } else {
-        (Tone::Neutral, format!("about the same, {times} as fast"))
+    let (tone, verdict) = match Difference::of(ratio) {
+        Difference::Unclear => {
+            (Tone::Neutral, format!("the rounds differ too much to tell which is faster ({times} as fast)"))
+        }
+        Difference::More => (Tone::Good, format!("{times} as fast")),
+        Difference::Less => (Tone::Bad, format!("slower, {times} as fast")),
+        Difference::None => (Tone::Neutral, format!("about the same, {times} as fast")),
     };
     finding(
         tone,
@@ -125,21 +159,29 @@ fn growth_with_objects(cold: &Cold) -> Vec<Finding> {
     largest
         .filter_map(|group| {
             let ratio = group.first_to_fewest_objects?;
-            let (tone, verdict) = if !differs(ratio) {
-                (Tone::Neutral, "does not grow noticeably")
-            } else if ratio.value > 1.0 {
-                (Tone::Bad, "grows")
-            } else {
-                (Tone::Neutral, "does not grow")
+            let (tone, verdict) = match Difference::of(ratio) {
+                Difference::More => (Tone::Bad, "grows"),
+                Difference::Less | Difference::None => (Tone::Neutral, "does not grow"),
+                Difference::Unclear => (Tone::Neutral, "is not shown to grow"),
+            };
+            let cpu = |group: &Connecting| Some(group.backend_cpu.first.as_ref()?.median);
+            let least = cold.connecting.iter().find(|c| {
+                (c.event, c.side, c.objects) == (group.event, group.side, Some(fewest))
+            });
+            let cpu = match (least.and_then(cpu), cpu(group)) {
+                (Some(least), Some(most)) => {
+                    format!("; processor time of its backend {} and {}", micros(least), micros(most))
+                }
+                _ => String::new(),
             };
             finding(
                 tone,
                 format!(
-                    "The first connection after {} {verdict} with the number of tables in the database: {} to {}, {} times as \
-                     long{}.",
+                    "The first connection after {} {verdict} with the number of tables in the database: with {} instead of {} it \
+                     takes {} times{} as long{cpu}.",
                     group.event,
-                    count(f64::from(fewest)),
                     count(f64::from(most)),
+                    count(f64::from(fewest)),
                     plain(ratio.value),
                     interval(ratio.interval, plain)
                 ),
