@@ -10,6 +10,9 @@
 
 mod bars;
 mod chart;
+mod collection;
+mod compare;
+mod document;
 mod environment;
 mod exhibit;
 mod facts;
@@ -19,6 +22,7 @@ mod markdown;
 mod measures;
 mod model;
 mod page;
+mod read;
 mod scale;
 mod section;
 mod series;
@@ -26,17 +30,20 @@ mod svg;
 mod text;
 mod waterfall;
 
+pub use compare::{Change, Collected, Compared, Comparison, Difference, Run, Samples, comparisons, differences};
+pub use document::{Document, Section};
 pub use environment::{Environment, Host, ServerFacts, timestamp};
 pub use exhibit::{
     Axis, AxisScale, Bar, BarGroup, Bars, Chart, Colour, Exhibit, Experiment, Mark, Phases, Point, Series, Table, Unit,
 };
 pub use findings::{Glance, findings, glance, reconnect_findings};
 pub use html::escape;
-pub use markdown::{markdown, markdown_report};
+pub use markdown::{markdown, markdown_document, markdown_report};
 pub use measures::{Better, Measure, field};
 pub use model::{ConnectionSample, ConnectionSeries, Finding, PhaseTime, ProtocolSeries, Report, SCHEMA_VERSION, Tone};
-pub use page::page;
-pub use text::{text, text_at_a_glance, text_report};
+pub use page::{page, page_document};
+pub use read::{Unreadable, read};
+pub use text::{text, text_at_a_glance, text_document, text_report};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -12,6 +12,7 @@ mod output;
 mod place;
 mod profile;
 mod progress;
+mod report;
 mod serve;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ enum Command {
     #[command(subcommand)]
     Bench(Bench),
     Demo(demo::Args),
+    Report(report::Args),
 }
 
 /// The experiments of `bench`.
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Reconnect(args)) => bench_reconnect::run(args),
         Command::Bench(Bench::Storm(args)) => bench_storm::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Report(args) => report::run(args),
     };
     let exit = result.unwrap_or_else(|error| {
         eprintln!("pgusher: error: {error:#}");

@@ -1,6 +1,8 @@
 //! What an experiment shows of its result: tables and charts as data, drawn for the terminal, for markdown and for
 //! the page in one place each. An experiment says what is in them; it does not know how they are drawn.
 
+use serde::Serialize;
+
 use super::measures::{self, Measure};
 use super::model::{Finding, PhaseTime};
 use crate::failure::FailureCount;
@@ -152,9 +154,11 @@ pub enum AxisScale {
 }
 
 /// How a value is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Microseconds, shown as us, ms or s.
+    #[serde(rename = "us")]
     Micros,
     /// A number of things.
     Count,

@@ -2,64 +2,71 @@
 
 use std::fmt::Write as _;
 
+use super::document::{Document, Section};
 use super::exhibit::{Exhibit, Experiment, Table};
-use super::facts::facts;
-use super::findings::glance_table;
 use super::model::{Finding, Report, Tone};
 
 /// One experiment, its heading on the second level.
 #[must_use]
 pub fn markdown(experiment: &dyn Experiment) -> String {
     let mut out = String::new();
-    write_experiment(&mut out, experiment, &experiment.findings());
+    section(&mut out, &Section { findings: experiment.findings(), ..Section::of(experiment) });
     out
 }
 
 /// A whole report.
 #[must_use]
 pub fn markdown_report(report: &Report) -> String {
-    let mut out = format!("# {}\n", inline(&report.title));
-    list(&mut out, &report.findings);
-    if let Some(table) = glance_table(report) {
+    markdown_document(&Document::of(report))
+}
+
+/// A document.
+#[must_use]
+pub fn markdown_document(document: &Document) -> String {
+    // Writing to a String cannot fail, here and below.
+    let mut out = format!("# {}\n\n{}\n", inline(&document.title), inline(&document.subtitle));
+    list(&mut out, &document.findings);
+    if let Some(table) = &document.glance {
         out.push_str("\n## At a glance\n");
-        write_table(&mut out, &table);
+        write_table(&mut out, table);
     }
-    for experiment in report.experiments() {
+    for one in &document.sections {
         out.push('\n');
-        write_experiment(&mut out, experiment, &[]);
+        section(&mut out, one);
     }
-    if !report.notes.is_empty() {
+    if !document.notes.is_empty() {
         out.push_str("\n## Notes\n\n");
-        report.notes.iter().for_each(|note| item(&mut out, note));
+        document.notes.iter().for_each(|note| item(&mut out, note));
     }
-    out.push_str("\n## Measured with\n");
-    let rows = facts(&report.environment).into_iter().map(|(name, value)| vec![name, value]).collect();
-    let columns = vec!["what".to_owned(), "value".to_owned()];
-    write_table(&mut out, &Table { columns, rows, ..Table::default() });
+    for (heading, facts) in &document.surroundings {
+        let heading = if heading.is_empty() { String::new() } else { format!(": {}", inline(heading)) };
+        let _ = writeln!(out, "\n## Measured with{heading}");
+        let rows = facts.iter().map(|(name, value)| vec![name.clone(), value.clone()]).collect();
+        let columns = vec!["what".to_owned(), "value".to_owned()];
+        write_table(&mut out, &Table { columns, rows, ..Table::default() });
+    }
     out
 }
 
-fn write_experiment(out: &mut String, experiment: &dyn Experiment, findings: &[Finding]) {
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "## {}\n\n{}", inline(&experiment.title()), inline(&experiment.method()));
-    if experiment.interrupted() {
+fn section(out: &mut String, section: &Section) {
+    let _ = writeln!(out, "## {}\n\n{}", inline(&section.title), inline(&section.method));
+    if section.interrupted {
         out.push_str("\n**Interrupted:** what was measured until then.\n");
     }
-    list(out, findings);
-    for exhibit in experiment.exhibits() {
+    list(out, &section.findings);
+    for exhibit in &section.exhibits {
         if let Exhibit::Table(table) = exhibit {
             if !table.caption.is_empty() {
                 let _ = writeln!(out, "\n### {}", inline(&table.caption));
             }
-            write_table(out, &table);
+            write_table(out, table);
         }
     }
-    let (failures, notes) = (experiment.failures(), experiment.notes());
-    if !failures.is_empty() || !notes.is_empty() {
+    if !section.failures.is_empty() || !section.notes.is_empty() {
         out.push('\n');
     }
-    failures.iter().for_each(|(whose, failure)| item(out, &format!("failure: {whose}, {failure}")));
-    notes.iter().for_each(|note| item(out, note));
+    section.failures.iter().for_each(|(whose, failure)| item(out, &format!("failure: {whose}, {failure}")));
+    section.notes.iter().for_each(|note| item(out, note));
 }
 
 fn list(out: &mut String, findings: &[Finding]) {

@@ -1,9 +1,12 @@
 //! Quantities that can be compared between runs, with the samples that they were made of.
 
+use serde::Serialize;
+
 use super::exhibit::Unit;
 
 /// In which direction a quantity is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Better {
     /// Times, sizes.
     Lower,

@@ -1,9 +1,8 @@
 //! The page: findings first, then each experiment with its plot and its table, then the surroundings.
 
-use super::facts::facts;
-use super::findings::glance_table;
+use super::document::Document;
 use super::html::Markup;
-use super::model::{Report, Tone};
+use super::model::{Finding, Report, Tone};
 use super::section::{section, table};
 
 const STYLE: &str = include_str!("page.css");
@@ -11,38 +10,48 @@ const STYLE: &str = include_str!("page.css");
 /// The report as one HTML document that needs nothing else.
 #[must_use]
 pub fn page(report: &Report) -> String {
+    page_document(&Document::of(report))
+}
+
+/// A document as a page.
+#[must_use]
+pub fn page_document(document: &Document) -> String {
     let mut m = Markup::default();
     m.raw("<!DOCTYPE html>\n").open("html", &[("lang", "en")]).open("head", &[]);
     m.empty("meta", &[("charset", "utf-8")]);
     m.empty("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
     m.empty("meta", &[("name", "color-scheme"), ("content", "light dark")]);
-    m.element("title", &[], &report.title);
+    m.element("title", &[], &document.title);
     m.open("style", &[]).raw(STYLE).close().close();
     m.open("body", &[]).open("main", &[]);
-    head(&mut m, report);
-    findings(&mut m, report);
-    at_a_glance(&mut m, report);
-    for experiment in report.experiments() {
-        section(&mut m, experiment);
+    m.open("header", &[]).element("h1", &[], &document.title);
+    m.element("p", &[("class", "dim")], &document.subtitle).close();
+    if !document.findings.is_empty() {
+        m.open("section", &[]).element("h2", &[], "What it shows");
+        findings(&mut m, &document.findings);
+        m.close();
     }
-    notes(&mut m, report);
-    surroundings(&mut m, report);
+    if let Some(rows) = &document.glance {
+        m.open("section", &[]).element("h2", &[], "At a glance").open("div", &[("class", "glance")]);
+        table(&mut m, rows);
+        m.close().close();
+    }
+    document.sections.iter().for_each(|one| section(&mut m, one));
+    if !document.notes.is_empty() {
+        m.open("section", &[]).element("h2", &[], "Notes").open("ul", &[]);
+        document.notes.iter().for_each(|note| {
+            m.element("li", &[], note);
+        });
+        m.close().close();
+    }
+    surroundings(&mut m, document);
     m.finish()
 }
 
-fn head(m: &mut Markup, report: &Report) {
-    let e = &report.environment;
-    m.open("header", &[]).element("h1", &[], &report.title);
-    let server = e.server.as_ref().map_or_else(String::new, |s| format!("PostgreSQL {} · ", s.version));
-    m.element("p", &[("class", "dim")], &format!("{server}{} · {}", e.started_at, e.tool)).close();
-}
-
-fn findings(m: &mut Markup, report: &Report) {
-    if report.findings.is_empty() {
-        return;
-    }
-    m.open("section", &[]).element("h2", &[], "What it shows").open("ul", &[("class", "findings")]);
-    for finding in &report.findings {
+/// Sentences, each with the colour of its tone.
+pub(super) fn findings(m: &mut Markup, findings: &[Finding]) {
+    m.open("ul", &[("class", "findings")]);
+    for finding in findings {
         let class = match finding.tone {
             Tone::Good => "good",
             Tone::Neutral => "neutral",
@@ -50,33 +59,20 @@ fn findings(m: &mut Markup, report: &Report) {
         };
         m.element("li", &[("class", class)], &finding.text);
     }
-    m.close().close();
+    m.close();
 }
 
-fn at_a_glance(m: &mut Markup, report: &Report) {
-    if let Some(rows) = glance_table(report) {
-        m.open("section", &[]).element("h2", &[], "At a glance").open("div", &[("class", "glance")]);
-        table(m, &rows);
-        m.close().close();
-    }
-}
-
-fn notes(m: &mut Markup, report: &Report) {
-    if report.notes.is_empty() {
-        return;
-    }
-    m.open("section", &[]).element("h2", &[], "Notes").open("ul", &[]);
-    for note in &report.notes {
-        m.element("li", &[], note);
-    }
-    m.close().close();
-}
-
-fn surroundings(m: &mut Markup, report: &Report) {
+fn surroundings(m: &mut Markup, document: &Document) {
     m.open("section", &[]).element("h2", &[], "Measured with");
-    m.open("div", &[("class", "scroll")]).open("table", &[("class", "facts")]).open("tbody", &[]);
-    for (name, value) in facts(&report.environment) {
-        m.open("tr", &[]).element("th", &[("scope", "row")], &name).element("td", &[], &value).close();
+    for (heading, facts) in &document.surroundings {
+        if !heading.is_empty() {
+            m.element("h3", &[], heading);
+        }
+        m.open("div", &[("class", "scroll")]).open("table", &[("class", "facts")]).open("tbody", &[]);
+        for (name, value) in facts {
+            m.open("tr", &[]).element("th", &[("scope", "row")], name).element("td", &[], value).close();
+        }
+        m.close().close().close();
     }
-    m.close().close().close().close();
+    m.close();
 }

@@ -2,36 +2,41 @@
 
 use super::bars::bars;
 use super::chart::chart;
-use super::exhibit::{Exhibit, Experiment, Table};
+use super::document::Section;
+use super::exhibit::{Exhibit, Table};
 use super::html::Markup;
+use super::page::findings;
 use super::waterfall::waterfall;
 
 /// Writes the section.
-pub(super) fn section(m: &mut Markup, experiment: &dyn Experiment) {
-    m.open("section", &[]).element("h2", &[], &experiment.title());
-    m.element("p", &[], &experiment.method());
-    if experiment.interrupted() {
+pub(super) fn section(m: &mut Markup, section: &Section) {
+    m.open("section", &[]).element("h2", &[], &section.title);
+    m.element("p", &[], &section.method);
+    if section.interrupted {
         m.element("p", &[("class", "failure")], "It was interrupted; this is what was measured until then.");
     }
-    for exhibit in experiment.exhibits() {
-        match &exhibit {
+    if !section.findings.is_empty() {
+        findings(m, &section.findings);
+    }
+    for exhibit in &section.exhibits {
+        match exhibit {
             Exhibit::Table(one) => table(m, one),
             Exhibit::Chart(one) => figure(m, &one.caption, &chart(one), ""),
             Exhibit::Bars(one) => figure(m, &one.caption, &bars(one), ""),
             Exhibit::Phases(one) => figure(m, &one.caption, &waterfall(one), &one.remark),
         }
     }
-    for (whose, failure) in experiment.failures() {
+    for (whose, failure) in &section.failures {
         m.element("p", &[("class", "failure")], &format!("{whose}, {failure}"));
     }
-    for note in experiment.notes() {
-        m.element("p", &[("class", "dim")], &note);
+    for note in &section.notes {
+        m.element("p", &[("class", "dim")], note);
     }
     m.close();
 }
 
 fn figure(m: &mut Markup, caption: &str, drawing: &str, remark: &str) {
-    m.open("figure", &[]).element("figcaption", &[("class", "")], caption).raw(drawing).close();
+    m.open("figure", &[]).element("figcaption", &[], caption).raw(drawing).close();
     if !remark.is_empty() {
         m.element("p", &[("class", "dim")], remark);
     }

@@ -31,6 +31,21 @@ fn series(side: Side, connect: f64) -> ConnectionSeries {
     }
 }
 
+/// Made up, and quick: the real ones measure the machine.
+fn surroundings() -> Environment {
+    let floor = crate::floor::Floor { clock_us: 0.03, pingpong_us: 9.5, worst_gap_us: 2100.0 };
+    let mut targets = std::collections::BTreeMap::new();
+    targets.insert("direct".to_owned(), "TCP over loopback".to_owned());
+    Environment {
+        tool: "pgusher 0.1.0".to_owned(),
+        started_at: "2026-11-21T12:34:56Z".to_owned(),
+        floor: Some(floor),
+        server: Some(ServerFacts { version: "18.1".to_owned(), ..ServerFacts::default() }),
+        targets,
+        ..Environment::default()
+    }
+}
+
 /// A report with all parts.
 pub(crate) fn sample() -> Report {
     let protocol = |side: Side, name: &str, scale: f64| ProtocolSeries {
@@ -43,7 +58,7 @@ pub(crate) fn sample() -> Report {
     Report {
         schema_version: SCHEMA_VERSION,
         title: "A <title> & more".to_owned(),
-        environment: Environment::here(),
+        environment: surroundings(),
         findings: vec![
             Finding { tone: Tone::Bad, text: "The first connection took 6.25 ms, 2.5 times as long.".to_owned() },
             Finding { tone: Tone::Good, text: "Through the manager it is \"fast\".".to_owned() },

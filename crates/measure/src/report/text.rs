@@ -2,88 +2,84 @@
 
 use std::fmt::Write as _;
 
+use super::document::{Document, Section};
 use super::exhibit::{Exhibit, Experiment, Table};
-use super::findings::glance_table;
 use super::model::{Finding, Report, Tone};
 
 /// One experiment. Ends with a line feed.
 #[must_use]
 pub fn text(experiment: &dyn Experiment) -> String {
     let mut out = String::new();
-    write_experiment(&mut out, experiment);
+    section(&mut out, &Section::of(experiment));
     sentences(&mut out, &experiment.findings(), false);
     out
 }
 
-/// A whole report: its table at a glance, its experiments, then the sentences. With `colour`, the marks of the sentences have
-/// colours of the terminal.
+/// A whole report. With `colour`, the marks of its sentences have colours of the terminal.
 #[must_use]
 pub fn text_report(report: &Report, colour: bool) -> String {
-    let mut out = String::new();
-    at_a_glance(&mut out, report);
-    for experiment in report.experiments() {
-        write_experiment(&mut out, experiment);
-        out.push('\n');
+    let mut out = text_document(&Document::of(report), colour);
+    if let Some(floor) = &report.environment.floor {
+        line(&mut out, &floor.to_string());
     }
-    ending(&mut out, report, colour);
     out
 }
 
 /// A whole report without the tables of its experiments: the table at a glance, the sentences, what failed.
 #[must_use]
 pub fn text_at_a_glance(report: &Report, colour: bool) -> String {
-    let mut out = String::new();
-    at_a_glance(&mut out, report);
-    ending(&mut out, report, colour);
-    for (whose, failure) in report.experiments().into_iter().flat_map(Experiment::failures) {
+    let mut short = Document::of(report);
+    let failures: Vec<_> = short.sections.drain(..).flat_map(|section| section.failures).collect();
+    let mut out = text_document(&short, colour);
+    if let Some(floor) = &report.environment.floor {
+        line(&mut out, &floor.to_string());
+    }
+    for (whose, failure) in failures {
         line(&mut out, &format!("failure: {whose}, {failure}"));
     }
     out
 }
 
-fn at_a_glance(out: &mut String, report: &Report) {
-    if let Some(table) = glance_table(report) {
-        write_table(out, &table);
+/// A document: its table at a glance, its sections, then the sentences. What it was measured with is left to the page.
+#[must_use]
+pub fn text_document(document: &Document, colour: bool) -> String {
+    let mut out = String::new();
+    if let Some(table) = &document.glance {
+        write_table(&mut out, table);
         out.push('\n');
     }
+    for one in &document.sections {
+        section(&mut out, one);
+        out.push('\n');
+    }
+    sentences(&mut out, &document.findings, colour);
+    for note in &document.notes {
+        line(&mut out, &format!("note: {note}"));
+    }
+    out
 }
 
-fn ending(out: &mut String, report: &Report, colour: bool) {
-    sentences(out, &report.findings, colour);
-    for note in &report.notes {
-        line(out, &format!("note: {note}"));
-    }
-    if let Some(floor) = &report.environment.floor {
-        line(out, &floor.to_string());
-    }
-}
-
-fn write_experiment(out: &mut String, experiment: &dyn Experiment) {
-    let title = experiment.title();
-    line(out, &title);
-    line(out, &"-".repeat(title.chars().count()));
-    line(out, &experiment.method());
-    if experiment.interrupted() {
+fn section(out: &mut String, section: &Section) {
+    line(out, &section.title);
+    line(out, &"-".repeat(section.title.chars().count()));
+    line(out, &section.method);
+    if section.interrupted {
         line(out, "INTERRUPTED: what was measured until then");
     }
-    for exhibit in experiment.exhibits() {
+    for exhibit in &section.exhibits {
         if let Exhibit::Table(table) = exhibit {
             out.push('\n');
-            write_table(out, &table);
+            write_table(out, table);
         }
     }
-    let failures = experiment.failures();
-    if !failures.is_empty() {
+    sentences(out, &section.findings, false);
+    if !section.failures.is_empty() || !section.notes.is_empty() {
         out.push('\n');
     }
-    for (whose, failure) in failures {
+    for (whose, failure) in &section.failures {
         line(out, &format!("failure: {whose}, {failure}"));
     }
-    let notes = experiment.notes();
-    if !notes.is_empty() {
-        out.push('\n');
-    }
-    for note in notes {
+    for note in &section.notes {
         line(out, &format!("note: {note}"));
     }
 }
@@ -100,9 +96,10 @@ fn sentences(out: &mut String, findings: &[Finding], colour: bool) {
             Tone::Bad => ("-", "31"),
         };
         if colour {
-            line(out, &format!("\u{1b}[{code}m{mark}\u{1b}[0m {}", safe(text)));
+            out.push_str(&format!("\u{1b}[{code}m{mark}\u{1b}[0m "));
+            line(out, text);
         } else {
-            line(out, &format!("{mark} {}", safe(text)));
+            line(out, &format!("{mark} {text}"));
         }
     }
 }
@@ -110,7 +107,7 @@ fn sentences(out: &mut String, findings: &[Finding], colour: bool) {
 /// Columns two blanks apart, numbers to the right.
 fn write_table(out: &mut String, table: &Table) {
     if !table.caption.is_empty() {
-        line(out, &safe(&table.caption));
+        line(out, &table.caption);
     }
     let width = |column: usize| {
         let cells = table.rows.iter().chain(std::iter::once(&table.columns)).filter_map(|row| row.get(column));
@@ -127,12 +124,12 @@ fn write_table(out: &mut String, table: &Table) {
         line(out, text.trim_end());
     }
     if !table.remark.is_empty() {
-        line(out, &safe(&table.remark));
+        line(out, &table.remark);
     }
 }
 
 fn line(out: &mut String, text: &str) {
-    out.push_str(text);
+    out.push_str(&safe(text));
     out.push('\n');
 }
 
