@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// At what a client was when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Establishing a connection.
@@ -53,6 +54,7 @@ impl Failure {
 
 /// How often one cause came up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FailureCount {
     /// What was under way.
     pub step: Step,

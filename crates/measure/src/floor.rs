@@ -19,6 +19,7 @@ const LENGTH: Duration = Duration::from_millis(50);
 
 /// What was found. Microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Floor {
     /// Mean time of one reading of the clock.
     pub clock_us: f64,

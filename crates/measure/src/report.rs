@@ -46,4 +46,6 @@ pub use read::{Unreadable, read};
 pub use text::{text, text_at_a_glance, text_document, text_report};
 
 #[cfg(test)]
+mod schema_tests;
+#[cfg(test)]
 pub(crate) mod tests;

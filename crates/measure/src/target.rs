@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// How the clients reach the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// Straight to PostgreSQL.

@@ -8,6 +8,7 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
         /// Which finding it is.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
         pub enum Id { $($(#[$doc])* #[serde(rename = $name)] $variant,)* }
 
         impl Id {

@@ -7,6 +7,7 @@ use super::id::Id;
 
 /// How much a finding matters. Greater is worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing; nobody suffers now.
@@ -31,6 +32,7 @@ impl Severity {
 
 /// A number (with its unit) or a word that a finding rests on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// What it is.
     pub name: String,
@@ -42,6 +44,7 @@ pub struct Evidence {
 
 /// Who pays a cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
     /// Each new connection.
@@ -66,6 +69,7 @@ impl Per {
 
 /// What a finding costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Cost {
     /// It was measured.
@@ -107,6 +111,7 @@ impl Cost {
 
 /// What mends a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cure {
     /// What kind of thing it is.
     pub kind: CureKind,
@@ -116,6 +121,7 @@ pub struct Cure {
 
 /// Where a cure is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CureKind {
     /// A line for postgresql.conf; the server rereads it with `pg_ctl reload`.
@@ -146,6 +152,7 @@ impl Cure {
 
 /// Something that makes connections slow or is about to make them fail.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Stable name.
     pub id: Id,
@@ -186,6 +193,7 @@ impl Finding {
 
 /// An examination that could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotExamined {
     /// What would have been looked at.
     pub what: String,
@@ -197,6 +205,7 @@ pub struct NotExamined {
 
 /// A time that was measured, microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Measurement {
     /// `connection`, a phase of it, `round trip`, or what else.
     pub name: String,
@@ -212,6 +221,7 @@ pub struct Measurement {
 
 /// How the server was reached.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Reached {
     /// As in `localhost:5432 (127.0.0.1)`.
     pub target: String,
@@ -233,6 +243,7 @@ pub struct Reached {
 
 /// All of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Diagnosis {
     /// How the server was reached.
     pub reached: Reached,

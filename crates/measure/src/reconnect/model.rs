@@ -10,6 +10,7 @@ use crate::target::Side;
 
 /// Whether clients keep their connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// One connection per client for the whole round.
@@ -34,6 +35,7 @@ impl fmt::Display for Mode {
 
 /// How statements are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// Simple query.
@@ -57,6 +59,7 @@ impl fmt::Display for Protocol {
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Settings {
     /// Clients, each with a thread.
     pub clients: u32,
@@ -91,6 +94,7 @@ pub struct Settings {
 
 /// The connection made alone before the clients of a round, kept apart from all distributions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FirstConnection {
     /// Establishing it.
     pub connect_us: f64,
@@ -103,6 +107,7 @@ pub struct FirstConnection {
 
 /// One round of one combination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Round {
     /// From 1.
     pub number: u32,
@@ -151,6 +156,7 @@ fn is_zero(n: &u64) -> bool {
 
 /// All rounds of one combination of mode and side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cell {
     /// Whether clients kept their connection.
     pub mode: Mode,
@@ -182,6 +188,7 @@ pub struct Cell {
 
 /// Counts by duration, ten buckets to a power of ten. Empty where nothing was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Histograms {
     /// Establishing a connection.
     pub connect: Vec<Bucket>,
@@ -224,6 +231,7 @@ impl Cell {
 
 /// managed / direct of one mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ModeRatio {
     /// The mode.
     pub mode: Mode,
@@ -237,6 +245,7 @@ pub struct ModeRatio {
 
 /// The whole experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Reconnect {
     /// What was asked for.
     pub settings: Settings,

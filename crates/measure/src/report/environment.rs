@@ -10,6 +10,7 @@ use crate::floor::Floor;
 
 /// The surroundings of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Environment {
     /// Name and version of this program.
     pub tool: String,
@@ -29,6 +30,7 @@ pub struct Environment {
 
 /// The measuring machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Host {
     /// Operating system and architecture.
     pub system: String,
@@ -47,6 +49,7 @@ pub struct Host {
 
 /// What the server says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServerFacts {
     /// `server_version`.
     pub version: String,

@@ -16,6 +16,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// Everything that one run of an experiment found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     /// [`SCHEMA_VERSION`] when it was written.
     pub schema_version: u32,
@@ -107,6 +108,7 @@ impl Report {
 
 /// Whether a finding is good news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Tone {
     /// Fast, or faster.
@@ -119,6 +121,7 @@ pub enum Tone {
 
 /// One sentence that follows from the numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Good news or not.
     pub tone: Tone,
@@ -128,6 +131,7 @@ pub struct Finding {
 
 /// A part of a connection's time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PhaseTime {
     /// The phase's name, as everywhere in this program.
     pub phase: String,
@@ -137,6 +141,7 @@ pub struct PhaseTime {
 
 /// One connection of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConnectionSample {
     /// Position in the series, from 1.
     pub number: u32,
@@ -151,6 +156,7 @@ pub struct ConnectionSample {
 
 /// Connections made one after the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConnectionSeries {
     /// How they reached the server.
     pub side: Side,
@@ -180,6 +186,7 @@ impl ConnectionSeries {
 
 /// A statement run several times in each of several fresh connections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProtocolSeries {
     /// How the connections reached the server.
     pub side: Side,

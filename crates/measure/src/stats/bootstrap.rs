@@ -18,6 +18,7 @@ const SEED: u64 = 0x7067_7573_6865_7231;
 
 /// A closed interval that holds the true value with the stated confidence, 95 % everywhere in this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Interval {
     /// Lower end, in the unit of the value it belongs to.
     pub low: f64,

@@ -7,6 +7,7 @@ use super::bootstrap::{Interval, median_interval};
 
 /// One population of samples, microseconds. The names of the serialized fields carry the unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Distribution {
     /// How many samples.
     pub n: u64,
@@ -79,6 +80,7 @@ impl Distribution {
 
 /// A series in the order in which it was measured, with its first two samples apart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {
     /// How many samples in all.
     pub n: u64,

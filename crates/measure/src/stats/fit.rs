@@ -16,6 +16,7 @@ use super::ratio::student_975;
 
 /// One observation: so many things, and the time that they took in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Observation {
     /// How many.
     pub n: f64,
@@ -25,6 +26,7 @@ pub struct Observation {
 
 /// A number with its 95 % interval by Student's t.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// The number.
     pub value: f64,
@@ -35,6 +37,7 @@ pub struct Estimate {
 
 /// How far a model is off at one size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Residual {
     /// The size.
     pub n: f64,
@@ -44,6 +47,7 @@ pub struct Residual {
 
 /// `T = a N^b`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PowerLaw {
     /// a, microseconds.
     pub a_us: f64,
@@ -58,6 +62,7 @@ pub struct PowerLaw {
 
 /// `T = alpha N + beta N^2`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LinearQuadratic {
     /// alpha, microseconds: what one more costs where nothing is there yet.
     pub alpha_us: Estimate,
@@ -75,6 +80,7 @@ pub struct LinearQuadratic {
 
 /// Which model describes the observations better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     /// The power law.
@@ -87,6 +93,7 @@ pub enum Better {
 
 /// Both models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Growth {
     /// What they were made of.
     pub observations: Vec<Observation>,

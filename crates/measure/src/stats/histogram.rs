@@ -15,6 +15,7 @@ const LONGEST_US: u64 = 3_600_000_000;
 
 /// A part of a histogram: how many durations lie above `above_us` and not above `up_to_us`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Bucket {
     /// Lower edge, not included.
     pub above_us: f64,

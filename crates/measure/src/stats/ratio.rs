@@ -7,6 +7,7 @@ use super::quantile;
 
 /// A quotient with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Ratio {
     /// The quotient, a pure number.
     pub value: f64,

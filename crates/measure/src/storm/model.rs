@@ -11,6 +11,7 @@ use crate::target::Side;
 
 /// In which order the connections of a round are ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DisconnectOrder {
     /// The one that was ready first is ended first.
@@ -33,6 +34,7 @@ impl fmt::Display for DisconnectOrder {
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Settings {
     /// Numbers of clients, ascending.
     pub clients: Vec<u32>,
@@ -55,6 +57,7 @@ pub struct Settings {
 
 /// What the server's machine says, where it is this one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Facts {
     /// `on`, `off` or `unknown`: whether the server's shared memory lies in huge pages.
     pub huge_pages: String,
@@ -70,6 +73,7 @@ pub struct Facts {
 
 /// A point of the completion curve.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Completion {
     /// So many clients.
     pub n: u32,
@@ -79,6 +83,7 @@ pub struct Completion {
 
 /// What a round cost the server, where it is on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ServerCost {
     /// Backends that were there when the last client was ready.
     pub backends: u32,
@@ -95,6 +100,7 @@ pub struct ServerCost {
 
 /// How much later than intended the load generator began its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Lateness {
     /// Mean.
     pub mean_us: f64,
@@ -104,6 +110,7 @@ pub struct Lateness {
 
 /// One round of one side with one number of clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Round {
     /// From 1.
     pub number: u32,
@@ -161,6 +168,7 @@ impl Round {
 
 /// Which rounds of a number of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RoundKind {
     /// The first one.
@@ -241,6 +249,7 @@ impl Spread {
 
 /// All rounds of one side with one number of clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cell {
     /// How the server was reached.
     pub side: Side,
@@ -281,6 +290,7 @@ impl Cell {
 
 /// How T(N) of one side grows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SideGrowth {
     /// Which side.
     pub side: Side,
@@ -295,6 +305,7 @@ pub struct SideGrowth {
 
 /// The whole experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Storm {
     /// What was asked for.
     pub settings: Settings,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// When connections begin.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "mode")]
 pub enum Pace {
     /// All at once, as fast as the threads can send.
