@@ -206,8 +206,10 @@ fn distribution_chart(result: &Reconnect) -> Option<Chart> {
             below += b.count;
             Point::at(b.up_to_us, below as f64 / total)
         });
-        let points: Vec<Point> = points.collect();
-        series.push(Series { name: format!("{}, {}", cell.mode, cell.side), colour, mark: Mark::LineAndDots, points });
+        // From nothing on, where the first bucket begins.
+        let start = cell.histograms.transaction.first().map(|b| Point::at(b.above_us, 0.0));
+        let points: Vec<Point> = start.into_iter().chain(points).collect();
+        series.push(Series { name: format!("{}, {}", cell.mode, cell.side), colour, mark: Mark::Line, points });
     }
     let axis = |label: &str, scale, unit| Axis { label: label.to_owned(), scale, unit };
     series.iter().any(|s| !s.points.is_empty()).then(|| Chart {

@@ -1,7 +1,7 @@
 //! Draws a chart: axes with marks, the legend, and each series with its dots, lines, models and intervals.
 //!
 //! Thousands of points are thinned to what the eye can tell apart, so that a page stays small: each column of the
-//! drawing keeps its lowest, its middle and its highest point, and with them every outlier.
+//! drawing keeps some of its points, among them the lowest and the highest, and with them every outlier.
 
 use super::exhibit::{Axis, AxisScale, Chart, Colour, Mark, Point, Series, Unit};
 use super::scale::Scale;
@@ -35,7 +35,7 @@ fn draw(d: &mut Drawing, chart: &Chart) -> f64 {
     let y = scale(&chart.y, shown(chart).flat_map(|p| extent(&chart.y, p)), bottom, top);
     let widest = y.ticks().iter().map(|v| text_width(&tick(chart.y.unit, *v))).fold(0.0, f64::max);
     let left = (widest + 8.0).min(d.width / 3.0);
-    let x = scale(&chart.x, shown(chart).map(|p| p.x), left + 6.0, d.width - 10.0);
+    let x = exact(&chart.x, shown(chart).map(|p| p.x), left + 6.0, d.width - 10.0);
     let frame = Frame { x, y, left, top, bottom };
     axes(d, chart, &frame);
     for series in &chart.series {
@@ -72,6 +72,14 @@ fn scale(axis: &Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> 
     match axis.scale {
         AxisScale::Linear => Scale::round_linear(values, from, to),
         AxisScale::Logarithmic => Scale::tight_logarithmic(values, from, to),
+    }
+}
+
+/// From the first to the last of the values: nothing is gained by empty room beside them.
+fn exact(axis: &Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Scale {
+    match axis.scale {
+        AxisScale::Linear => Scale::exact_linear(values, from, to),
+        AxisScale::Logarithmic => Scale::exact_logarithmic(values, from, to),
     }
 }
 
@@ -154,7 +162,8 @@ fn places(chart: &Chart) -> Option<Vec<f64>> {
         }
     }
     places.sort_unstable_by(f64::total_cmp);
-    (chart.x.scale == AxisScale::Logarithmic && !places.is_empty()).then_some(places)
+    let counted = chart.x.scale == AxisScale::Logarithmic && chart.x.unit == Unit::Count;
+    (counted && !places.is_empty()).then_some(places)
 }
 
 fn draw_series(d: &mut Drawing, chart: &Chart, series: &Series, frame: &Frame) {
@@ -162,7 +171,7 @@ fn draw_series(d: &mut Drawing, chart: &Chart, series: &Series, frame: &Frame) {
     let class = class(series.colour);
     let at = |p: &Point| (frame.x.at(p.x), frame.y.at(p.y));
     if series.mark != Mark::Dots {
-        let line = thinned(points.iter().map(|p| at(p)).collect());
+        let line = thinned(points.iter().map(|p| at(p)).collect(), 3);
         d.path(&line_class(class, series.mark), &line_through(&line), &series.name);
     }
     if series.mark == Mark::Model {
@@ -178,7 +187,7 @@ fn draw_series(d: &mut Drawing, chart: &Chart, series: &Series, frame: &Frame) {
             }
         }
     } else if series.mark != Mark::Line {
-        let dots = thinned(points.iter().map(|p| at(p)).collect());
+        let dots = thinned(points.iter().map(|p| at(p)).collect(), 8);
         d.path(&format!("many s-{class}"), &dots_at(&dots), &series.name);
     }
 }
@@ -198,24 +207,25 @@ fn whiskers(d: &mut Drawing, class: &str, points: &[&Point], frame: &Frame) {
     d.path(&format!("whisker s-{class}"), &path, "");
 }
 
-/// At most three points per column where there are many: the lowest, the highest and one between them, in their order.
-fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+/// At most so many points per column where there are many: the lowest, the highest, and some of the others as they come.
+fn thinned(points: Vec<(f64, f64)>, per_column: usize) -> Vec<(f64, f64)> {
     if points.len() <= SINGLE {
         return points;
     }
     let column = |p: &(f64, f64)| (p.0 / COLUMN).floor();
     let mut out = Vec::new();
     for group in points.chunk_by(|a, b| column(a) == column(b)) {
-        if group.len() <= 3 {
+        if group.len() <= per_column {
             out.extend_from_slice(group);
             continue;
         }
         let by_height = |a: &(usize, &(f64, f64)), b: &(usize, &(f64, f64))| a.1.1.total_cmp(&b.1.1);
-        let mut sorted: Vec<_> = group.iter().enumerate().collect();
-        sorted.sort_by(by_height);
-        let mut kept: Vec<_> = [0, sorted.len() / 2, sorted.len() - 1].iter().filter_map(|i| sorted.get(*i)).collect();
-        kept.sort_by_key(|p| p.0);
-        out.extend(kept.into_iter().map(|p| *p.1));
+        let (low, high) = (group.iter().enumerate().min_by(by_height), group.iter().enumerate().max_by(by_height));
+        let some = (0..per_column.saturating_sub(2)).map(|i| i * group.len() / per_column);
+        let mut kept: Vec<usize> = some.chain(low.map(|p| p.0)).chain(high.map(|p| p.0)).collect();
+        kept.sort_unstable();
+        kept.dedup();
+        out.extend(kept.into_iter().filter_map(|i| group.get(i).copied()));
     }
     out
 }

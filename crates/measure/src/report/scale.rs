@@ -27,6 +27,20 @@ impl Scale {
         Self { low: (low / step).floor() * step, high: (high / step).ceil() * step, from, to, logarithmic: false }
     }
 
+    /// From 0, or the lowest of `values` if that is negative, to the highest.
+    pub(super) fn exact_linear(values: impl IntoIterator<Item = f64>, from: f64, to: f64) -> Self {
+        let (low, high) =
+            values.into_iter().filter(|v| v.is_finite()).fold((0.0_f64, 0.0_f64), |(l, h), v| (l.min(v), h.max(v)));
+        Self { low, high: if high > low { high } else { low + 1.0 }, from, to, logarithmic: false }
+    }
+
+    /// From the lowest to the highest of `values`. Those that are not positive are left out.
+    pub(super) fn exact_logarithmic(values: impl IntoIterator<Item = f64>, from: f64, to: f64) -> Self {
+        let (low, high) = positive(values);
+        let (low, high) = if high > low * 1.0001 { (low, high) } else { (low / 2.0, high * 2.0) };
+        Self { low, high, from, to, logarithmic: true }
+    }
+
     /// Whole powers of ten around `values`, drawn from `from` to `to`. Values that are not positive are left out.
     pub(super) fn logarithmic(values: impl IntoIterator<Item = f64>, from: f64, to: f64) -> Self {
         let (low, high) = positive(values);
@@ -144,6 +158,10 @@ mod tests {
             } else {
                 Scale::tight_logarithmic(values.iter().copied(), 0.0, 100.0)
             };
+            for exact in [Scale::exact_linear(values.clone(), 0.0, 100.0), Scale::exact_logarithmic(values.clone(), 0.0, 100.0)] {
+                prop_assert!(exact.ticks().len() <= 24);
+                prop_assert!(values.iter().all(|v| (0.0..=100.0).contains(&exact.at(*v))));
+            }
             let ticks = scale.ticks();
             prop_assert!((1..=24).contains(&ticks.len()), "{ticks:?}");
             prop_assert!(ticks.windows(2).all(|w| w[0] < w[1] && scale.at(w[0]) <= scale.at(w[1])), "{ticks:?}");

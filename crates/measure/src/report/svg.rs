@@ -99,7 +99,7 @@ pub(super) fn number(v: f64) -> String {
 
 /// Roughly how wide a text of the plots' size is, in a drawing's units.
 pub(super) fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.7
+    text.chars().count() as f64 * 7.3
 }
 
 #[cfg(test)]

@@ -149,10 +149,81 @@ fn json_reads_back() {
     assert_eq!(back.reconnect.map(|r| r.cells.len()), Some(4));
 }
 
-/// Leaves the page of made-up numbers where `PGUSHER_SAMPLE_PAGE` says, to be looked at in a browser.
+/// A chart of each kind, as the experiments draw them.
+fn gallery() -> Section {
+    let axis = |label: &str, scale, unit| Axis { label: label.to_owned(), scale, unit };
+    let series = |name: &str, colour, mark, points| Series { name: name.to_owned(), colour, mark, points };
+    let clients = [512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0_f64];
+    let quadratic = |n: f64| 231.0 * n + 0.147 * n * n;
+    let measured =
+        clients.map(|n| Point { x: n, y: quadratic(n), range: Some((quadratic(n) * 0.8, quadratic(n) * 1.3)) });
+    let model = (9..=14).flat_map(|p| [1.0, 1.2, 1.5].map(|f| f * 2_f64.powi(p))).map(|n| Point::at(n, quadratic(n)));
+    let growth = Chart {
+        caption: "Time until all clients are connected".to_owned(),
+        x: axis("clients, logarithmic", AxisScale::Logarithmic, Unit::Count),
+        y: axis("time, logarithmic", AxisScale::Logarithmic, Unit::Micros),
+        series: vec![
+            series("direct: alpha N + beta N^2", Colour::Direct, Mark::Model, model.collect()),
+            series("direct", Colour::Direct, Mark::LineAndDots, measured.to_vec()),
+            series("managed", Colour::Managed, Mark::LineAndDots, clients.map(|n| Point::at(n, 25.0 * n)).to_vec()),
+            series(
+                "PostgreSQL 16, published",
+                Colour::Other(0),
+                Mark::Dots,
+                clients.map(|n| Point::at(n, 300.0 * n)).to_vec(),
+            ),
+        ],
+    };
+    let mut rng = fastrand::Rng::with_seed(3);
+    let many = (1..=16_384_u32).map(|n| {
+        let slow = if rng.u32(0..400) == 0 { 30.0 } else { 1.0 };
+        Point::at(f64::from(n), slow * (1500.0 + f64::from(n) / 6.0 + 900.0 * rng.f64()))
+    });
+    let completion = Chart {
+        caption: "Each connection of a storm".to_owned(),
+        x: axis("connection, in the order of completion", AxisScale::Linear, Unit::Count),
+        y: axis("time to connect, logarithmic", AxisScale::Logarithmic, Unit::Micros),
+        series: vec![series("direct, 16,384 clients", Colour::Direct, Mark::Dots, many.collect())],
+    };
+    let tables = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0_f64];
+    let line = |i: usize| {
+        let points =
+            tables.map(|t| Point { x: t, y: 1.0 + t.ln() / (1.0 + i as f64), range: Some((0.9, 2.0 + t.ln() / 2.0)) });
+        series(
+            &format!("a series with a rather long name, number {i}"),
+            Colour::Other(i),
+            Mark::LineAndDots,
+            points.to_vec(),
+        )
+    };
+    let ratios = Chart {
+        caption: "Throughput with the cache, as a multiple of that without".to_owned(),
+        x: axis("tables", AxisScale::Logarithmic, Unit::Count),
+        y: axis("ratio", AxisScale::Linear, Unit::Ratio),
+        series: (0..8).map(line).collect(),
+    };
+    Section {
+        title: "Charts".to_owned(),
+        method: "Made-up points.".to_owned(),
+        exhibits: [growth, completion, ratios].map(Exhibit::Chart).to_vec(),
+        ..Section::default()
+    }
+}
+
+#[test]
+fn charts_of_each_kind_are_well_formed_and_small() {
+    let document = Document { sections: vec![gallery()], ..Document::default() };
+    let page = page_document(&document);
+    assert_eq!(check(&page), Ok(()));
+    assert!(page.len() < 150_000, "{}", page.len());
+}
+
+/// Leaves the pages of made-up numbers where `PGUSHER_SAMPLE_PAGE` says, to be looked at in a browser.
 #[test]
 fn written_to_be_looked_at() {
     if let Some(path) = std::env::var_os("PGUSHER_SAMPLE_PAGE") {
-        std::fs::write(path, page(&sample())).expect("writable");
+        let mut document = Document::of(&sample());
+        document.sections.push(gallery());
+        std::fs::write(path, page_document(&document)).expect("writable");
     }
 }
