@@ -21,7 +21,7 @@ const LENGTH: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Floor {
-    /// Mean time of one reading of the clock.
+    /// What one reading of the clock takes: median over batches of 256.
     pub clock_us: f64,
     /// Median time of a byte to another thread and back over a pair of sockets.
     pub pingpong_us: f64,
@@ -55,17 +55,22 @@ impl fmt::Display for Floor {
     }
 }
 
-/// Mean time of a reading, and the longest gap between two.
+/// What a reading takes, and the longest gap between two.
 fn clock() -> (f64, f64) {
+    const BATCH: u32 = 256;
     let begun = Instant::now();
-    let (mut last, mut worst, mut readings) = (begun, Duration::ZERO, 0_u32);
+    let (mut last, mut worst, mut batches) = (begun, Duration::ZERO, Vec::new());
     while last.duration_since(begun) < LENGTH {
-        let now = Instant::now();
-        worst = worst.max(now.duration_since(last));
-        readings += 1;
-        last = now;
+        let first = last;
+        for _ in 0..BATCH {
+            let now = Instant::now();
+            worst = worst.max(now.duration_since(last));
+            last = now;
+        }
+        batches.push(us(last.duration_since(first)) / f64::from(BATCH));
     }
-    (us(last.duration_since(begun)) / f64::from(readings.max(1)), us(worst))
+    batches.sort_unstable_by(f64::total_cmp);
+    (quantile(&batches, 0.5), us(worst))
 }
 
 /// Median round trip of a byte.
