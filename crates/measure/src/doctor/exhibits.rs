@@ -1,9 +1,9 @@
 //! A diagnosis as tables for the report.
 
-use super::model::{Diagnosis, Severity};
+use super::model::{Cost, Diagnosis, Severity};
 use super::text::{cost, counts, grouped};
 use crate::failure::FailureCount;
-use crate::report::{Exhibit, Experiment, Finding, Table, Tone};
+use crate::report::{Exhibit, Experiment, Finding, Table, Tone, field};
 use crate::stats::{micros, seconds};
 
 impl Experiment for Diagnosis {
@@ -69,6 +69,20 @@ impl Experiment for Diagnosis {
 
     fn interrupted(&self) -> bool {
         self.interrupted
+    }
+
+    /// A line per finding.
+    fn csv(&self) -> String {
+        let mut out = "finding,severity,what,per,cost_us\n".to_owned();
+        for f in &self.findings {
+            let (per, us) = match &f.cost {
+                Cost::Measured { per, cost_us, .. } => (per.name(), format!("{cost_us:.1}")),
+                Cost::NotMeasured { .. } => ("", String::new()),
+            };
+            let cells = [f.id.name(), f.severity.name(), f.what.as_str(), per, us.as_str()].map(field);
+            out.push_str(&(cells.join(",") + "\n"));
+        }
+        out
     }
 }
 
