@@ -2,7 +2,7 @@
 
 use super::model::{Cost, Diagnosis, Severity};
 use super::text::{cost, counts, grouped};
-use crate::failure::FailureCount;
+use crate::failure::{FailureCount, Step};
 use crate::report::{Exhibit, Experiment, Finding, Table, Tone, field};
 use crate::stats::{micros, seconds};
 
@@ -58,13 +58,16 @@ impl Experiment for Diagnosis {
     }
 
     fn failures(&self) -> Vec<(String, FailureCount)> {
-        Vec::new()
+        let failure = |why: &String| {
+            let (step, cause) = (Step::Transaction, "lost".to_owned());
+            ("the server went away".to_owned(), FailureCount { step, cause, count: 1, example: why.clone() })
+        };
+        self.lost.iter().map(failure).collect()
     }
 
     fn notes(&self) -> Vec<String> {
-        let lost = self.lost.as_ref().map(|why| format!("The server went away while it was looked at: {why}"));
         let examined = (!self.examined.is_empty()).then(|| format!("Examined: {}.", self.examined.join(", ")));
-        lost.into_iter().chain(examined).collect()
+        examined.into_iter().collect()
     }
 
     fn interrupted(&self) -> bool {
