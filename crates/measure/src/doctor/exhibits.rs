@@ -89,11 +89,19 @@ impl Experiment for Diagnosis {
     }
 }
 
+/// A cost for a cell.
+fn short(cost: &Cost) -> String {
+    match cost {
+        Cost::Measured { per, cost_us, .. } => format!("{} per {}", micros(*cost_us), per.name()),
+        Cost::NotMeasured { .. } => "not measured".to_owned(),
+    }
+}
+
 impl Diagnosis {
     fn finding_rows(&self) -> Vec<Vec<String>> {
         let row = |f: &super::Finding| {
             let cures: Vec<String> = f.cures.iter().map(|c| format!("{}: {}", c.place(), c.text)).collect();
-            vec![f.id.to_string(), f.severity.name().to_owned(), f.what.clone(), cost(&f.cost), cures.join("; ")]
+            vec![f.id.to_string(), f.severity.name().to_owned(), f.what.clone(), short(&f.cost), cures.join("; ")]
         };
         self.findings.iter().map(row).collect()
     }
@@ -102,7 +110,9 @@ impl Diagnosis {
         let of = |f: &super::Finding| {
             let id = f.id.to_string();
             let row = |e: &super::Evidence| vec![id.clone(), e.name.clone(), e.value.clone(), e.source.clone()];
-            f.evidence.iter().map(row).collect::<Vec<_>>()
+            // How the cost was measured, or why not, is too long for the table of findings.
+            let last = vec![id.clone(), "cost".to_owned(), cost(&f.cost), String::new()];
+            f.evidence.iter().map(row).chain([last]).collect::<Vec<_>>()
         };
         self.findings.iter().flat_map(of).collect()
     }

@@ -51,6 +51,7 @@ fn log_hostname(facts: &Facts) -> Option<Finding> {
             queue.median,
             format!("at most: phase queue+fork, in which the look-up is, {}", Probes::how(&queue)),
         ),
+        None if over_tcp => Cost::unknown("no connection was opened to measure"),
         _ => {
             Cost::unknown("connections over a Unix socket are not looked up; measure over TCP from a client's machine")
         }
