@@ -137,7 +137,9 @@ fn initdb(account: &Account, binaries: &Binaries, key: &TemplateKey, path: &Path
     let attempt = |locale: &str| {
         let mut command = account.command(binaries.folder().join("initdb"));
         command
-            .args(["--no-sync", "-A", "trust", "-E", "UTF8", "--no-instructions"])
+            .args(["--no-sync", "-A", "trust", "-E", "UTF8"])
+            // initdb of 13 does not know it.
+            .args((binaries.version().major >= 14).then_some("--no-instructions"))
             .arg(format!("--locale={locale}"))
             .args(["-U", &key.superuser])
             .args(&key.initdb)

@@ -1,17 +1,17 @@
 //! `pgusher doctor`: what makes this server's connections slow, with the evidence and the setting that mends it.
 
-use std::io::{self, IsTerminal};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use pgusher_client::Config;
 use pgusher_client::conninfo::{Environment as Surroundings, Params};
 use pgusher_measure::doctor::{self, Diagnosis, Options, Severity};
-use pgusher_measure::report::{Environment, Experiment, Report};
+use pgusher_measure::report::{Environment, Experiment, Report, ServerFacts};
 
 use crate::exit::Exit;
-use crate::{files, interrupt};
+use crate::interrupt;
+use crate::output::OutputArgs;
+use crate::progress::Progress;
 
 /// Say what makes a server's connections slow, or is about to make them fail, and what mends it.
 ///
@@ -44,15 +44,8 @@ pub(crate) struct Args {
     /// End with exit code 3 if there is a finding at least as bad
     #[arg(long, value_enum, default_value = "critical")]
     fail_on: FailOn,
-    /// Format of the output
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
-    /// Write the result to this file instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Overwrite FILE if it exists
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,14 +60,6 @@ enum FailOn {
     Notice,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    /// For people.
-    Text,
-    /// All of it, for programs.
-    Json,
-}
-
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if (0.0..=3600.0).contains(&s) => Ok(s),
@@ -84,9 +69,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Runs `pgusher doctor`.
 pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
-    if let Some(path) = &args.output {
-        files::check(path, args.force)?;
-    }
+    args.output.check()?;
     let config = config(&args)?;
     let options = Options {
         connections: args.connections,
@@ -96,18 +79,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     };
     let stop = interrupt::flag()?;
     let environment = Environment::here();
-    let told = io::stderr().is_terminal();
-    let diagnosis = doctor::run(&config, &options, &stop, &mut |step| {
-        if told {
-            eprintln!("pgusher: {step}");
-        }
-    })?;
-    let exit = exit(&diagnosis, args.fail_on);
-    let text = match args.format {
-        Format::Text => doctor::text(&diagnosis),
-        Format::Json => serde_json::to_string_pretty(&report(diagnosis, environment))? + "\n",
-    };
-    files::write(args.output.as_deref(), args.force, &text)?;
+    let mut progress = Progress::new();
+    let diagnosis = doctor::run(&config, &options, &stop, &mut |step| progress.set(step))?;
+    drop(progress);
+    let (exit, text) = (exit(&diagnosis, args.fail_on), doctor::text(&diagnosis));
+    args.output.write_own(&report(diagnosis, environment), &text)?;
     Ok(exit)
 }
 
@@ -121,6 +97,8 @@ fn config(args: &Args) -> anyhow::Result<Config> {
 
 fn report(diagnosis: Diagnosis, mut environment: Environment) -> Report {
     environment.targets.insert("direct".to_owned(), diagnosis.reached.target.clone());
+    environment.server =
+        Some(ServerFacts { version: diagnosis.reached.server_version.clone(), ..ServerFacts::default() });
     let mut report = Report::new("Doctor", environment);
     report.findings = diagnosis.findings();
     report.doctor = Some(diagnosis);

@@ -54,6 +54,16 @@ impl OutputArgs {
         files::write(self.output.as_deref(), self.force, &text)?;
         Ok(exit(report))
     }
+
+    /// Writes the report in the format that was asked for, and `own` in place of the text: for results that are read as
+    /// sentences rather than tables.
+    pub(crate) fn write_own(&self, report: &Report, own: &str) -> anyhow::Result<()> {
+        let text = match self.format {
+            Format::Text => own.to_owned(),
+            other => written(report, other, false)?,
+        };
+        files::write(self.output.as_deref(), self.force, &text)
+    }
 }
 
 /// The report in a format.

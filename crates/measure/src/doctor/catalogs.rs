@@ -131,7 +131,7 @@ fn bloat(limits: &Thresholds, catalogs: &[Catalog]) -> Option<Finding> {
         .cure(CureKind::Sql, format!("VACUUM (VERBOSE) pg_catalog.{}", worst.name))
         .cure(
             CureKind::Sql,
-            format!("VACUUM FULL pg_catalog.{}   (in a maintenance window: it locks out everybody)", worst.name),
+            format!("VACUUM FULL pg_catalog.{}   -- in a maintenance window: it locks out everybody", worst.name),
         )
         .cure(CureKind::Habit, "fewer temporary tables; end transactions that stay open (idle-in-transaction)");
     Some(finding)

@@ -71,7 +71,7 @@ fn plain(facts: &Facts) -> Option<Finding> {
         )
         .evidence("ssl", facts.settings.text("ssl").unwrap_or("unknown"), "pg_settings");
     if facts.settings.is_off("ssl") {
-        finding = finding.cure(CureKind::Reload, "ssl = on   (with ssl_cert_file and ssl_key_file)");
+        finding = finding.cure(CureKind::Reload, "ssl = on   # with ssl_cert_file and ssl_key_file");
     }
     Some(
         finding.cure(
@@ -97,7 +97,7 @@ mod tests {
     fn encrypted(rate: f64) -> Facts {
         Facts {
             place: Place { tls: Some("TLSv1.3".to_owned()), transport: Transport::Network, ..Place::default() },
-            rate: Some(Rate { watched: 1.0, begun: rate, still_open: Some(0.0), ..Rate::default() }),
+            rate: Some(Rate { watched: 10.0, begun: 10.0 * rate, still_open: Some(0.0), ..Rate::default() }),
             ..Facts::default()
         }
     }

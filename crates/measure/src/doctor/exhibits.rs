@@ -1,9 +1,9 @@
 //! A diagnosis as tables for the report.
 
-use super::model::{Diagnosis, Severity};
+use super::model::{Cost, Diagnosis, Severity};
 use super::text::{cost, counts, grouped};
-use crate::failure::FailureCount;
-use crate::report::{Exhibit, Experiment, Finding, Table, Tone};
+use crate::failure::{FailureCount, Step};
+use crate::report::{Exhibit, Experiment, Finding, Table, Tone, field};
 use crate::stats::{micros, seconds};
 
 impl Experiment for Diagnosis {
@@ -58,17 +58,42 @@ impl Experiment for Diagnosis {
     }
 
     fn failures(&self) -> Vec<(String, FailureCount)> {
-        Vec::new()
+        let failure = |why: &String| {
+            let (step, cause) = (Step::Transaction, "lost".to_owned());
+            ("the server went away".to_owned(), FailureCount { step, cause, count: 1, example: why.clone() })
+        };
+        self.lost.iter().map(failure).collect()
     }
 
     fn notes(&self) -> Vec<String> {
-        let lost = self.lost.as_ref().map(|why| format!("The server went away while it was looked at: {why}"));
         let examined = (!self.examined.is_empty()).then(|| format!("Examined: {}.", self.examined.join(", ")));
-        lost.into_iter().chain(examined).collect()
+        examined.into_iter().collect()
     }
 
     fn interrupted(&self) -> bool {
         self.interrupted
+    }
+
+    /// A line per finding.
+    fn csv(&self) -> String {
+        let mut out = "finding,severity,what,per,cost_us\n".to_owned();
+        for f in &self.findings {
+            let (per, us) = match &f.cost {
+                Cost::Measured { per, cost_us, .. } => (per.name(), format!("{cost_us:.1}")),
+                Cost::NotMeasured { .. } => ("", String::new()),
+            };
+            let cells = [f.id.name(), f.severity.name(), f.what.as_str(), per, us.as_str()].map(field);
+            out.push_str(&(cells.join(",") + "\n"));
+        }
+        out
+    }
+}
+
+/// A cost for a cell.
+fn short(cost: &Cost) -> String {
+    match cost {
+        Cost::Measured { per, cost_us, .. } => format!("{} per {}", micros(*cost_us), per.name()),
+        Cost::NotMeasured { .. } => "not measured".to_owned(),
     }
 }
 
@@ -76,7 +101,7 @@ impl Diagnosis {
     fn finding_rows(&self) -> Vec<Vec<String>> {
         let row = |f: &super::Finding| {
             let cures: Vec<String> = f.cures.iter().map(|c| format!("{}: {}", c.place(), c.text)).collect();
-            vec![f.id.to_string(), f.severity.name().to_owned(), f.what.clone(), cost(&f.cost), cures.join("; ")]
+            vec![f.id.to_string(), f.severity.name().to_owned(), f.what.clone(), short(&f.cost), cures.join("; ")]
         };
         self.findings.iter().map(row).collect()
     }
@@ -85,7 +110,9 @@ impl Diagnosis {
         let of = |f: &super::Finding| {
             let id = f.id.to_string();
             let row = |e: &super::Evidence| vec![id.clone(), e.name.clone(), e.value.clone(), e.source.clone()];
-            f.evidence.iter().map(row).collect::<Vec<_>>()
+            // How the cost was measured, or why not, is too long for the table of findings.
+            let last = vec![id.clone(), "cost".to_owned(), cost(&f.cost), String::new()];
+            f.evidence.iter().map(row).chain([last]).collect::<Vec<_>>()
         };
         self.findings.iter().flat_map(of).collect()
     }

@@ -88,7 +88,7 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
     let pages = facts.huge_pages.needed.unwrap_or((buffers / 2_097_152.0 * 1.1).ceil() as u64);
     out.push(
         finding
-            .cure(CureKind::Command, format!("sysctl -w vm.nr_hugepages={pages}   (on the server; pages of 2 MiB)"))
+            .cure(CureKind::Command, format!("sysctl -w vm.nr_hugepages={pages}   # on the server; pages of 2 MiB"))
             .cure(CureKind::Restart, "huge_pages = on"),
     );
 }

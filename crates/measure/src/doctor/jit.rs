@@ -98,7 +98,10 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
                 "by the server: jit_*_time / calls of the first statement",
             ))
             .cure(CureKind::Reload, "jit = off")
-            .cure(CureKind::Reload, "jit_above_cost = 1000000   (if long analytical statements run here as well)"),
+            .cure(
+                CureKind::Reload,
+                "jit_above_cost = 1000000   # instead, if long analytical statements run here as well",
+            ),
     );
 }
 

@@ -251,11 +251,14 @@ impl Doctor<'_> {
         if !probed || self.look.lost().is_some() || !self.step("measuring first statements") {
             return;
         }
-        let share = (self.options.connections / 4).max(1);
-        self.opened += self.facts.start_up.measure(&self.config, (share / 2).max(1));
-        let statements = (share / 2).max(1);
-        self.opened +=
-            self.facts.statements.measure(&mut self.look, &self.config, self.facts.place.superuser, statements);
+        // A quarter was timed; half is for two comparisons, with and without; a quarter for statements on two each.
+        let share = self.options.connections / 8;
+        if share == 0 {
+            let what = "what libraries, login triggers and first statements cost";
+            return self.look.skip(what, "too few connections may be opened", "--connections 40");
+        }
+        self.opened += self.facts.start_up.measure(&self.config, share);
+        self.opened += self.facts.statements.measure(&mut self.look, &self.config, self.facts.place.superuser, share);
     }
 
     /// Connections as an application opens them. False if none was possible.
@@ -363,7 +366,8 @@ fn judge(facts: &Facts, thresholds: &Thresholds) -> Vec<Finding> {
 fn measurements(facts: &Facts) -> Vec<Measurement> {
     let mut list = Vec::new();
     let mut add = |name: &str, of: Option<Distribution>| {
-        list.extend(of.map(|d| Measurement {
+        // With trust the last phase arrives together with the one before: nothing was measured.
+        list.extend(of.filter(|d| d.max > 0.0).map(|d| Measurement {
             name: name.to_owned(),
             n: d.n,
             median_us: d.median,

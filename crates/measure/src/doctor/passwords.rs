@@ -92,7 +92,7 @@ fn scram(facts: &Facts, limits: &Thresholds) -> Option<Finding> {
         None => finding.cost(Cost::unknown("this login used no SCRAM")),
     };
     if iterations.is_some() {
-        finding = finding.cure(CureKind::Reload, "scram_iterations = 4096   (then set the passwords again)");
+        finding = finding.cure(CureKind::Reload, "scram_iterations = 4096   # then set the passwords again");
     }
     Some(
         finding

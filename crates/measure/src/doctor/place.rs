@@ -72,10 +72,6 @@ pub(super) struct Place {
     pub(super) same_machine: bool,
     /// The server's clock, seconds since 1970.
     pub(super) now: f64,
-    /// When the postmaster started, on that clock.
-    pub(super) started: f64,
-    /// When our own session started, on that clock.
-    pub(super) session_started: Option<f64>,
 }
 
 impl Place {
@@ -93,8 +89,7 @@ impl Place {
         let sql = "select current_setting('server_version_num'), current_setting('server_version'), pg_backend_pid(), \
             host(inet_client_addr()), current_setting('is_superuser') = 'on', \
             pg_has_role(current_user, 'pg_read_all_stats', 'usage'), current_user, current_database(), \
-            extract(epoch from clock_timestamp()), extract(epoch from pg_postmaster_start_time()), \
-            (select extract(epoch from backend_start) from pg_stat_activity where pid = pg_backend_pid())";
+            extract(epoch from clock_timestamp())";
         let Some(answer) = look.ask("the server's version and our rights", sql, &[], "") else {
             return place;
         };
@@ -106,8 +101,6 @@ impl Place {
         place.monitor = answer.is_true(0, 5);
         (place.user, place.database) = (text(6), text(7));
         place.now = answer.number(0, 8).unwrap_or_default();
-        place.started = answer.number(0, 9).unwrap_or_default();
-        place.session_started = answer.number(0, 10);
         let answering = answer.number(0, 2).unwrap_or_default();
         place.through = match pgusher {
             Some(version) => Through::Pgusher(version),

@@ -72,7 +72,7 @@ impl StartUp {
         }
         if place.is_at_least(17) {
             // event_triggers = off also switches those at login off, but then nobody has them.
-            let sql = "select evtname from pg_event_trigger where evtevent = 'login' and evtenabled in ('O', 'A') \
+            let sql = "select quote_ident(evtname) from pg_event_trigger where evtevent = 'login' and evtenabled in ('O', 'A') \
                 and current_setting('event_triggers') = 'on' order by evtname";
             if let Some(answer) = look.ask("login event triggers", sql, &[], "") {
                 found.triggers = (0..answer.len()).filter_map(|row| answer.text(row, 0)).collect();
@@ -122,19 +122,22 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
         out.push(
             finding
                 .cost(start_up.libraries_cost.cost())
-                .cure(CureKind::Restart, format!("shared_preload_libraries = '{}'   (loaded once)", names.join(",")))
+                .cure(
+                    CureKind::Restart,
+                    format!("shared_preload_libraries = '{}'   # added to what is there: loaded once", names.join(",")),
+                )
                 .cure(CureKind::Habit, "or only for those who need it: ALTER ROLE ... SET session_preload_libraries"),
         );
     }
     if !start_up.triggers.is_empty() {
         let what = "A trigger runs at each login before the client gets its connection.";
-        out.push(
-            Finding::new(Id::LoginEventTrigger, severity(&start_up.triggers_cost), what)
-                .evidence("triggers", start_up.triggers.join(", "), "pg_event_trigger: evtevent = 'login'")
-                .cost(start_up.triggers_cost.cost())
-                .cure(CureKind::Sql, format!("ALTER EVENT TRIGGER {} DISABLE", start_up.triggers.join(", ")))
-                .cure(CureKind::Habit, "write less in it; keep connections, so that logins are rare"),
-        );
+        let mut finding = Finding::new(Id::LoginEventTrigger, severity(&start_up.triggers_cost), what)
+            .evidence("triggers", start_up.triggers.join(", "), "pg_event_trigger: evtevent = 'login'")
+            .cost(start_up.triggers_cost.cost());
+        for name in &start_up.triggers {
+            finding = finding.cure(CureKind::Sql, format!("ALTER EVENT TRIGGER {name} DISABLE"));
+        }
+        out.push(finding.cure(CureKind::Habit, "write less in it; keep connections, so that logins are rare"));
     }
     out.extend(slow(facts, limits));
 }

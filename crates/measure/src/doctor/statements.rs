@@ -155,12 +155,11 @@ impl Statements {
                 self.first_runs.push(run);
             }
         }
-        if self.first_runs.is_empty() {
-            look.skip(
-                WHAT,
-                "no SELECT with 10 calls or more is known that this role can prepare",
-                "run it as the application's role",
-            );
+        if answer.len() == 0 {
+            look.skip(WHAT, &format!("no SELECT has run {HOT} times since the statistics were reset"), "");
+        } else if self.first_runs.is_empty() {
+            let reason = format!("none of the {} hottest SELECTs can be prepared by this role", answer.len());
+            look.skip(WHAT, &reason, "run it as the application's role");
         } else {
             look.done(WHAT);
         }
@@ -214,7 +213,7 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
             Finding::new(Id::StatementStatisticsMissing, Severity::Notice, what)
                 .evidence("pg_stat_statements", why, "pg_extension")
                 .cost(Cost::unknown("it only hides what can be seen"))
-                .cure(CureKind::Restart, "shared_preload_libraries = 'pg_stat_statements'   (added to what is there)")
+                .cure(CureKind::Restart, "shared_preload_libraries = 'pg_stat_statements'   # added to what is there")
                 .cure(CureKind::Sql, "CREATE EXTENSION pg_stat_statements"),
         );
     }
@@ -226,7 +225,7 @@ pub(super) fn judge(facts: &Facts, limits: &Thresholds, out: &mut Vec<Finding>) 
                 .cost(Cost::unknown(
                     "it only hides what can be seen; timing it costs a little on machines with many processors",
                 ))
-                .cure(CureKind::Reload, "pg_stat_statements.track_planning = on   (while you look for slow planning)"),
+                .cure(CureKind::Reload, "pg_stat_statements.track_planning = on   # while you look for slow planning"),
         );
     }
     out.extend(penalty(facts, limits));

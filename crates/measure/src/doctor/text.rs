@@ -133,12 +133,17 @@ fn paragraph(out: &mut String, indent: &str, text: &str) {
     wrapped(out, indent, &format!("{indent}  "), text);
 }
 
+/// Without characters that a terminal would obey: names and statements come from a server and its clients.
+fn safe(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// Words in lines of at most [`WIDTH`] characters.
 fn wrapped(out: &mut String, first: &str, rest: &str, text: &str) {
     let mut line = first.to_owned();
     let mut empty = true;
     // A cure can hold aligned blanks; they may break, and otherwise stay as they are.
-    for word in text.split(' ') {
+    for word in safe(text).split(' ') {
         if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
             out.push_str(line.trim_end());
             out.push('\n');
@@ -187,6 +192,13 @@ mod tests {
              command: do this\n";
         assert!(text.contains(expected), "{text}");
         assert!(text.contains("  one thing; another: why  [GRANT it]\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_from_the_server_reaches_the_terminal_as_an_order() {
+        let mut diagnosis = diagnosis();
+        diagnosis.findings[0].evidence[0].value = "\u{1b}[2J\u{7}shop".to_owned();
+        assert!(!text(&diagnosis).contains(['\u{1b}', '\u{7}']));
     }
 
     #[test]

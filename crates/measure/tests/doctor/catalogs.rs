@@ -24,14 +24,21 @@ fn bloat() {
 fn vacuums_without_end() {
     let server = start(sound());
     let mut client = connect(&server.conninfo("postgres", "postgres"));
-    for _ in 0..61 {
+    // Before 15 the counters reach the statistics late, or on a busy machine never.
+    let counted = "select vacuum_count from pg_stat_sys_tables where relname = 'pg_index'";
+    for round in 0.. {
         client.simple_query("vacuum pg_catalog.pg_index").expect("an answer").into_result().expect("a vacuum");
+        let rows = client.query_rows(counted, &[]).expect("a count");
+        if rows.get(0, 0).and_then(|n| n.parse::<u32>().ok()) > Some(60) {
+            break;
+        }
+        assert!(round < 2000, "vacuums are not counted");
     }
     drop(client);
     let diagnosis = look(&server, &options());
     let finding = found(&diagnosis, Id::CatalogVacuumFrequent);
     assert_eq!(finding.severity, Severity::Warning);
-    assert!(evidence(finding, "most of").starts_with("pg_index (6"), "{finding:?}");
+    assert!(evidence(finding, "most of").starts_with("pg_index ("), "{finding:?}");
 }
 
 #[test]
