@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Sizes of the relation cache init files, as the server tells them. Absent: there is no such file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct InitFiles {
     /// Of `global/pg_internal.init`, the one for the catalogs that all databases share.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,6 +11,7 @@ use crate::target::Side;
 
 /// What happened right before the first of a row of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// PostgreSQL was restarted; a manager in front of it went on.
@@ -38,6 +39,7 @@ impl fmt::Display for Event {
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Settings {
     /// Connections in a row after each event.
     pub connections: u32,
@@ -52,6 +54,7 @@ pub struct Settings {
 
 /// One connection.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sample {
     /// Position after the event, from 1. Connections that were refused have none.
     pub number: u32,
@@ -81,6 +84,7 @@ impl Sample {
 
 /// A client that was connected to the manager before PostgreSQL was restarted, and idle meanwhile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Kept {
     /// Its next statement after the connections of the round; absent if that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +96,7 @@ pub struct Kept {
 
 /// An event and the connections after it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Round {
     /// From 1.
     pub number: u32,
@@ -128,6 +133,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 /// The first, the second and the later connections after an event, each over the rounds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Positions {
     /// The first one of each round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +167,7 @@ impl Positions {
 
 /// All rounds of one combination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cell {
     /// What happened before the connections.
     pub event: Event,
@@ -200,6 +207,7 @@ impl Cell {
 
 /// Establishing connections, over all cells that differ only in the statement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Connecting {
     /// What happened before.
     pub event: Event,
@@ -228,6 +236,7 @@ pub struct Connecting {
 
 /// Which run of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Run {
     /// The first one of the first connection after the event.
@@ -250,6 +259,7 @@ impl Run {
 
 /// What each further table of a statement costs: the slope of a straight line through its times, over the number of tables.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PerTable {
     /// What happened before; absent for later connections, on which it has no bearing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -270,6 +280,7 @@ pub struct PerTable {
 
 /// The whole experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cold {
     /// What was asked for.
     pub settings: Settings,

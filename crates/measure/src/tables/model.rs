@@ -8,6 +8,7 @@ use crate::stats::{Distribution, Ratio, paired_ratio, quantile};
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Settings {
     /// Clients, each with a thread.
     pub clients: u32,
@@ -23,6 +24,7 @@ pub struct Settings {
 
 /// One connection made alone before the load, with a few transactions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Alone {
     /// Whether the physical connection behind it is known to be a new one: it is directly, and behind a manager that was
     /// started for this run.
@@ -42,6 +44,7 @@ pub struct Alone {
 
 /// What the server did with its catalogs for each statement of the clients, under load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Catalog {
     /// Queries about catalogs per statement, by their text in `pg_stat_statements`. Absent: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,6 +56,7 @@ pub struct Catalog {
 
 /// One run of one combination.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Round {
     /// From 1.
     pub number: u32,
@@ -79,6 +83,7 @@ pub struct Round {
 
 /// All runs of one combination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cell {
     /// How many tables a transaction reads.
     pub tables: u32,
@@ -139,6 +144,7 @@ impl Cell {
 
 /// How a target compares with the first one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// How many tables a transaction reads.
     pub tables: u32,
@@ -152,6 +158,7 @@ pub struct Comparison {
 
 /// The whole experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Tables {
     /// What was asked for.
     pub settings: Settings,
