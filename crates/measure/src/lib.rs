@@ -12,6 +12,7 @@ pub mod profile;
 pub mod reconnect;
 pub mod report;
 pub mod script;
+pub mod server_view;
 pub mod stats;
 pub mod storm;
 pub mod target;
