@@ -102,7 +102,7 @@ pub fn run_times(entries: &[Entry], runs: &[Expected<'_>]) -> Vec<Option<RunTime
         let mut complete = true;
         if run.failed {
             // What it did before it failed, and the error.
-            while let Some(entry) = rest.next() {
+            for entry in rest.by_ref() {
                 if entry.is_error {
                     break;
                 }
