@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod failure;
 pub mod floor;
 pub mod manager_process;
+pub mod prewarm;
 pub mod profile;
 pub mod reconnect;
 pub mod report;

@@ -36,7 +36,7 @@ pub use markdown::{markdown, markdown_report};
 pub use measures::{Better, Measure, field};
 pub use model::{ConnectionSample, ConnectionSeries, Finding, PhaseTime, ProtocolSeries, Report, SCHEMA_VERSION, Tone};
 pub use page::page;
-pub use text::{text, text_at_a_glance, text_report};
+pub use text::{text, text_at_a_glance, text_report, text_table};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -23,6 +23,8 @@ use signal_hook::consts::SIGINT;
 
 use crate::exit::Exit;
 
+mod prewarm;
+
 /// Time each phase of connections and statements.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -48,12 +50,12 @@ pub(crate) struct Args {
     /// Protocol for statements
     #[arg(short = 'p', long, value_enum, default_value = "simple")]
     protocol: ProtocolArg,
-    /// Runs of each statement on each connection
-    #[arg(short = 'r', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat_sql: u32,
-    /// Connections, one after the other
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat_connect: u32,
+    /// Runs of each statement on each connection [default: 1; with --prewarm 5]
+    #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat_sql: Option<u32>,
+    /// Connections, one after the other [default: 1; with --prewarm 20 rounds]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat_connect: Option<u32>,
     /// Show every phase, every attempt and the disconnection
     #[arg(long)]
     phases: bool,
@@ -75,6 +77,11 @@ pub(crate) struct Args {
     /// What to provoke before each connection; relcache-init removes the server's pg_internal.init (superuser)
     #[arg(long, value_enum, default_value = "none")]
     provoke: ProvokeArg,
+    /// Warm fresh connections this way and show what it takes away from a statement's first run; several ways may be given
+    #[arg(long, value_enum, value_name = "WAY", conflicts_with_all = [
+        "phases", "server_log", "pg_stat_statements", "server_view", "provoke", "fail_if",
+    ])]
+    prewarm: Vec<WayArg>,
     /// Longest wait for any answer, in seconds; 0 waits for ever
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
@@ -101,8 +108,20 @@ enum ProtocolArg {
 enum FormatArg {
     Text,
     Json,
+    /// One object per line; not with --prewarm
     Jsonl,
     Csv,
+    /// Only with --prewarm
+    Markdown,
+    /// Only with --prewarm
+    Html,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WayArg {
+    Parse,
+    Bind,
+    Explain,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -122,24 +141,30 @@ impl From<ProtocolArg> for Protocol {
     }
 }
 
-impl From<FormatArg> for Format {
-    fn from(format: FormatArg) -> Self {
-        match format {
+impl TryFrom<FormatArg> for Format {
+    type Error = anyhow::Error;
+
+    fn try_from(format: FormatArg) -> anyhow::Result<Self> {
+        Ok(match format {
             FormatArg::Text => Format::Text,
             FormatArg::Json => Format::Json,
             FormatArg::Jsonl => Format::Jsonl,
             FormatArg::Csv => Format::Csv,
-        }
+            FormatArg::Markdown | FormatArg::Html => anyhow::bail!("this format is for --prewarm only"),
+        })
     }
 }
 
 /// Runs `pgusher profile`.
 pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
+    if !args.prewarm.is_empty() {
+        return prewarm::run(&args);
+    }
     let plan = Plan {
         protocol: args.protocol.into(),
         queries: statements(&args)?,
-        runs: args.repeat_sql,
-        connections: args.repeat_connect,
+        runs: args.repeat_sql.unwrap_or(1),
+        connections: args.repeat_connect.unwrap_or(1),
     };
     let mut config = config(&args)?;
     let prepared = Prepared::new(&args, &mut config, &plan)?;
@@ -148,7 +173,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         eprintln!("pgusher: warning: {warning}");
     }
     let options = Options {
-        format: args.format.into(),
+        format: args.format.try_into()?,
         phases: args.phases,
         sslmode: connector.config().tls.mode.name(),
         setup_us: connector.setup_time().as_secs_f64() * 1e6,

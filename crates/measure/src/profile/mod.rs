@@ -13,7 +13,6 @@ mod metric;
 mod provoke;
 mod reporter;
 mod statements;
-mod table;
 mod text;
 mod threshold;
 
@@ -34,7 +33,7 @@ pub use threshold::{Threshold, ThresholdError, Verdict};
 use crate::report::ServerFacts;
 
 /// How statements are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// Simple query.

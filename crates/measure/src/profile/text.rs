@@ -183,7 +183,7 @@ pub(super) fn server_side(
     let Some(view) = view else { return Ok(()) };
     if !view.rows.is_empty() {
         writeln!(out)?;
-        super::table::write(out, &server_view::table(view, plan.queries.len() > 1))?;
+        out.write_all(crate::report::text_table(&server_view::table(view, plan.queries.len() > 1)).as_bytes())?;
     }
     for note in &view.notes {
         writeln!(out, "note: {note}")?;

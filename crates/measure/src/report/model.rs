@@ -6,6 +6,7 @@ use super::environment::Environment;
 use super::exhibit::Experiment;
 use crate::doctor::Diagnosis;
 use crate::failure::FailureCount;
+use crate::prewarm::Prewarm;
 use crate::reconnect::Reconnect;
 use crate::stats::Summary;
 use crate::storm::Storm;
@@ -40,6 +41,9 @@ pub struct Report {
     /// What a server's connections suffer from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doctor: Option<Diagnosis>,
+    /// What warming a fresh connection takes away from a statement's first run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prewarm: Option<Prewarm>,
     /// What could not be measured, and other things that a reader must know.
     pub notes: Vec<String>,
 }
@@ -58,6 +62,7 @@ impl Report {
             reconnect: None,
             storm: None,
             doctor: None,
+            prewarm: None,
             notes: Vec::new(),
         }
     }
@@ -75,6 +80,7 @@ impl Report {
         all.extend(self.reconnect.as_ref().map(|r| r as &dyn Experiment));
         all.extend(self.storm.as_ref().map(|s| s as &dyn Experiment));
         all.extend(self.doctor.as_ref().map(|d| d as &dyn Experiment));
+        all.extend(self.prewarm.as_ref().map(|p| p as &dyn Experiment));
         all
     }
 
