@@ -58,6 +58,7 @@ pub(crate) fn sample() -> Report {
         reconnect: Some(reconnect_tests::sample()),
         storm: None,
         doctor: None,
+        prewarm: None,
         notes: vec!["a <note>".to_owned()],
     }
 }
@@ -112,6 +113,7 @@ fn an_empty_report_is_a_page_too() {
         reconnect: None,
         storm: None,
         doctor: None,
+        prewarm: None,
         notes: Vec::new(),
     };
     assert_eq!(check(&page(&empty)), Ok(()));

@@ -275,3 +275,25 @@ fn name_sessions(config: &mut Config, token: &str) -> String {
 
 /// The application_name of a profile whose user has not chosen one.
 pub const DEFAULT_NAME: &str = "pgusher profile";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(conninfo: &str) -> (String, Option<String>) {
+        let mut config = Config::from_conninfo(conninfo).unwrap();
+        let name = name_sessions(&mut config, "1234abcd");
+        let value = config.parameters.iter().find(|(name, _)| name == "application_name");
+        (name, value.map(|(_, value)| value.clone()))
+    }
+
+    #[test]
+    fn sessions_have_a_name_of_their_own_unless_the_user_chose_one() {
+        let own = "pgusher profile 1234abcd".to_owned();
+        assert_eq!(
+            named(&format!("host=h user=u application_name='{DEFAULT_NAME}'")),
+            (own.clone(), Some(own.clone()))
+        );
+        assert_eq!(named("host=h user=u application_name=mine"), ("mine".to_owned(), Some("mine".to_owned())));
+    }
+}
