@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use pgusher_client::{Config, Connector, Error};
-use pgusher_embedded::{Builder, Server};
+use pgusher_embedded::{Auth, Builder, Server};
 use pgusher_measure::profile::{self, Event, Observer, Plan, Protocol, Provocation, Provoker};
 use pgusher_measure::server_view::control::Control;
 use pgusher_measure::server_view::log::LogFormat;
@@ -333,6 +333,24 @@ fn pg18_says_how_long_a_connection_took() {
     server.psql("postgres", "CREATE ROLE ann LOGIN").unwrap();
     let report = view(&config(&server, "ann"), &file(server.log_path()), &plan(Protocol::Simple, 1), &mut |_| {});
     assert!(report.notes.join("\n").contains("GRANT SET ON PARAMETER log_connections"), "{:?}", report.notes);
+}
+
+/// The server's clock of the authentication runs while it waits for the client: what the client computes is within it.
+#[test]
+fn pg18_counts_the_clients_cryptography_as_authentication() {
+    let Some(builder) = pg18::builder() else { return };
+    let server = builder.auth(Auth::Scram).password("secret").start().unwrap();
+    let conninfo = format!("{} sslmode=disable password=secret", server.conninfo("postgres", "postgres"));
+    let config = Config::from_conninfo(&conninfo).unwrap();
+    let report = view(&config, &file(server.log_path()), &plan(Protocol::Simple, 3), &mut |_| {});
+    assert_eq!(report.samples.connections.len(), 3);
+    for sample in &report.samples.connections {
+        let log = sample.log.unwrap_or_else(|| panic!("{:?}", report.notes));
+        let computed = sample.phases.client_crypto_us.unwrap();
+        assert!(computed > 0.0 && log.authentication_us.unwrap() > computed, "{sample:?}");
+        assert!(log.setup_us.unwrap() < sample.client_us, "{sample:?}");
+    }
+    assert!(row(&report, "client_crypto", Population::Steady).client_us.is_some());
 }
 
 #[test]

@@ -186,7 +186,8 @@ pub(super) fn server_side(
         out.write_all(crate::report::text_table(&server_view::table(view, plan.queries.len() > 1)).as_bytes())?;
     }
     for note in &view.notes {
-        writeln!(out, "note: {note}")?;
+        // Some of it is the server's words, which a terminal must not obey.
+        writeln!(out, "note: {}", note.replace(char::is_control, " "))?;
     }
     Ok(())
 }

@@ -250,7 +250,7 @@ impl ServerView {
         if runs < wanted_runs {
             notes.push(format!("server log: the times of {runs} of {wanted_runs} runs were found in it"));
         }
-        if parsed.strange > 0 {
+        if parsed.strange > 0 && (runs < wanted_runs || connections < wanted_connections) {
             notes.push(format!("server log: {} lines of it could not be understood", parsed.strange));
         }
         Some(LogSource { name: log.name(), format: log.format()?, connections, runs })

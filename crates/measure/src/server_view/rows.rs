@@ -6,6 +6,8 @@
 //! view. Differences are taken sample by sample and their median is told; the difference of two medians would be another
 //! number.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::counts::Counted;
@@ -106,22 +108,21 @@ pub(super) fn rows(samples: &Samples, counted: &Counted, protocol: Protocol) -> 
             connect_rows(&mut rows, population, &of);
         }
     }
-    let mut queries: Vec<u32> = samples.runs.iter().map(|run| run.query).collect();
-    queries.sort_unstable();
-    queries.dedup();
-    for query in queries {
+    let mut statements: BTreeMap<u32, Vec<&RunSample>> = BTreeMap::new();
+    for run in samples.runs.iter().filter(|run| !run.failed) {
+        statements.entry(run.query).or_default().push(run);
+    }
+    for (query, runs) in statements {
         for population in Population::ALL {
-            for step in [Step::Prepare, Step::Run] {
-                let of: Vec<&RunSample> = samples
-                    .runs
-                    .iter()
-                    .filter(|s| s.query == query && s.step == step && !s.failed && Population::of(s.run) == population)
-                    .collect();
-                match step {
-                    _ if of.is_empty() => {}
-                    Step::Prepare => rows.push(prepare_row(query, population, &of)),
-                    Step::Run => run_rows(&mut rows, query, population, &of, counted, protocol),
-                }
+            let of = |step| -> Vec<&RunSample> {
+                runs.iter().copied().filter(|s| s.step == step && Population::of(s.run) == population).collect()
+            };
+            let (prepared, ran) = (of(Step::Prepare), of(Step::Run));
+            if !prepared.is_empty() {
+                rows.push(prepare_row(query, population, &prepared));
+            }
+            if !ran.is_empty() {
+                run_rows(&mut rows, query, population, &ran, counted, protocol);
             }
         }
     }

@@ -112,9 +112,9 @@ impl Samples {
             }
         }
         let mut found = 0;
-        for (connection, entries) in &entries {
-            let mut runs: Vec<&mut RunSample> =
-                self.runs.iter_mut().filter(|run| run.connection == *connection).collect();
+        // Runs are in the order of their connections.
+        for runs in self.runs.chunk_by_mut(|a, b| a.connection == b.connection) {
+            let Some(entries) = runs.first().and_then(|run| entries.get(&run.connection)) else { continue };
             let expected: Vec<Expected<'_>> = runs.iter().map(|run| expected(run, protocol, queries)).collect();
             for (run, times) in runs.iter_mut().zip(run_times(entries, &expected)) {
                 found += usize::from(times.is_some());

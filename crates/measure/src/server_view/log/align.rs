@@ -102,14 +102,7 @@ pub fn run_times(entries: &[Entry], runs: &[Expected<'_>]) -> Vec<Option<RunTime
         let mut complete = true;
         if run.failed {
             // What it did before it failed, and the error.
-            for entry in rest.by_ref() {
-                if entry.is_error {
-                    break;
-                }
-                if let Said::Duration { ms, of: Some((part, _)) } = &entry.said {
-                    times.set(*part, *ms);
-                }
-            }
+            rest.by_ref().find(|entry| entry.is_error);
             result.push(None);
             continue;
         }

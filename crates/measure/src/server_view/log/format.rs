@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use super::prefix::Prefix;
-use super::record::{Parsed, parse_time_ms};
+use super::record::Parsed;
 use super::{csvlog, jsonlog, stderr};
+
+/// The severities of a server's log.
+const SEVERITIES: [&str; 7] = ["LOG", "INFO", "NOTICE", "WARNING", "ERROR", "FATAL", "PANIC"];
 
 /// The format of a server's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -46,9 +49,10 @@ impl LogFormat {
             if line.starts_with("{\"") {
                 return LogFormat::Jsonlog;
             }
-            let first = line.split(',').next().unwrap_or_default();
-            // A time of the stderr log is never followed by a comma at once and 20 more of them.
-            if line.matches(',').count() >= 12 && parse_time_ms(first).is_some() && first.len() <= 40 {
+            // A line of the stderr log can have times and commas as well, but not a severity in the same place.
+            let records =
+                if line.matches(',').count() > 20 { csvlog::read(&format!("{line}\n")).records } else { Vec::new() };
+            if records.iter().any(|record| SEVERITIES.contains(&record.severity.as_str())) {
                 return LogFormat::Csvlog;
             }
         }

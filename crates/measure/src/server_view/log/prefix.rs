@@ -116,9 +116,10 @@ impl Prefix {
                 Field::Application => record.application = Some(text.to_owned()),
                 Field::Pid => record.pid = text.parse().ok(),
                 Field::Session => record.session = Some(text.to_owned()),
-                Field::Time => record.time_ms = parse_time_ms(text),
+                // Whole seconds (%t) would only pretend to measure anything.
+                Field::Time if text.contains('.') => record.time_ms = parse_time_ms(text),
                 Field::Epoch => record.time_ms = text.parse::<f64>().ok().map(|seconds| seconds * 1e3),
-                Field::Word | Field::Start | Field::Free => {}
+                Field::Time | Field::Word | Field::Start | Field::Free => {}
             }
         }
         if record.pid.is_none() {

@@ -127,7 +127,9 @@ impl LogReader {
             return Err(format!("the lines of \"{}\" cannot be understood{advice}", self.name()));
         };
         self.check_process(record, control)?;
-        self.bytes.clear();
+        // Another session's line may have come in half.
+        let whole = memchr::memrchr(b'\n', &self.bytes).map_or(0, |at| at + 1);
+        self.bytes.drain(..whole);
         Ok(())
     }
 
@@ -226,11 +228,10 @@ impl LogReader {
 
 /// Whether `bytes` hold `mark` in a line that has its end.
 fn holds_line(bytes: &[u8], mark: &[u8]) -> bool {
-    let found = bytes.windows(mark.len()).position(|window| window == mark);
-    found.is_some_and(|at| bytes.get(at..).is_some_and(|rest| rest.contains(&b'\n')))
+    let found = memchr::memmem::find(bytes, mark);
+    found.is_some_and(|at| bytes.get(at..).is_some_and(|rest| memchr::memchr(b'\n', rest).is_some()))
 }
 
-/// The path of a place, if it is one.
 impl Place {
     /// `auto` is the server's own; anything else a file.
     #[must_use]

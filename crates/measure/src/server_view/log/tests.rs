@@ -111,6 +111,14 @@ fn a_message_of_several_lines_in_each_format() {
 }
 
 #[test]
+fn commas_alone_do_not_make_a_csvlog() {
+    let columns = (0..30).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let text = format!("2026-11-21 22:12:03.123 UTC,42,u,d,LOG:  duration: 1 ms  statement: select {columns}\n");
+    assert_eq!(LogFormat::of_content(&text), LogFormat::Stderr);
+    assert_eq!(stderr("%m,%p,%u,%d,", &text).records[0].pid, Some(42));
+}
+
+#[test]
 fn a_csvlog_that_was_begun_in_the_middle_of_a_record() {
     let record = "2026-11-21 22:12:03.123 UTC,\"u\",\"d\",7,\"[local]\",a.7,3,\"\",,,0,LOG,00000,\"hello\",,,,,,,,,\"x\",\"\",,0\n";
     let parsed =
