@@ -111,16 +111,6 @@ impl Connection {
         self.run(&mut |_| {})
     }
 
-    /// Parse + Bind + Sync of the unnamed statement: the server parses and plans it and does not execute it.
-    pub fn parse_bind_sync(&mut self, sql: &str, values: &[Option<&str>]) -> Result<Reply> {
-        check_text(sql)?;
-        self.out.clear();
-        frontend::write_parse(&mut self.out, b"", sql.as_bytes(), &[]);
-        write_bind(&mut self.out, "", values)?;
-        self.out.extend_from_slice(&frontend::SYNC_BYTES);
-        self.run(&mut |_| {})
-    }
-
     /// Bind + Execute + Sync of a statement that was parsed, until ReadyForQuery. Values are text.
     pub fn bind_execute_sync(&mut self, name: &str, values: &[Option<&str>]) -> Result<Reply> {
         check_text(name)?;
