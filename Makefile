@@ -31,7 +31,7 @@ test: lint ## formatting, lints, and all tests, with a private PostgreSQL
 test-pg18: ## the tests that differ on PostgreSQL 18 (fetches its server programs; see scripts/fetch-pg18)
 	@$(PREPARE) pg18
 	PGUSHER_TEST_PG18_BIN="$$(scripts/fetch-pg18)" && export PGUSHER_TEST_PG18_BIN && \
-	    $(CARGO) test --locked -p pgusher-measure -p pgusher --no-fail-fast pg18
+	    $(CARGO) test --locked -p pgusher-measure --test server_view pg18
 
 test-regress: ## PostgreSQL's own regression suite through pgusher (3 minutes; fetches its source; see docs/regress.md)
 	@$(PREPARE) regress

@@ -79,7 +79,7 @@ fn finding(statement: &Statement, ways: &[Way]) -> Option<Finding> {
     let second = Distribution::of(&walls(&statement.run(Way::None, 1)))?.median;
     let (summary, removed) = best(statement, ways)?;
     let by_cpu =
-        summary.removed_cpu.as_ref().map_or(String::new(), |cpu| format!("; by processor time {}", share(cpu)));
+        summary.removed_cpu.as_ref().map_or(String::new(), |cpu| format!(", by processor time {}", share(cpu)));
     Some(Finding {
         tone: if score(&summary) >= Some(0.9) { Tone::Good } else { Tone::Neutral },
         text: format!(
@@ -90,7 +90,7 @@ fn finding(statement: &Statement, ways: &[Way]) -> Option<Finding> {
             micros(second),
             summary.way.name(),
             share(&removed),
-            summary.warming.map_or(String::new(), |warming| format!(", and costs {} itself", micros(warming.median))),
+            summary.warming.map_or(String::new(), |warming| format!("; it costs {} itself", micros(warming.median))),
         ),
     })
 }
