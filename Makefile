@@ -9,7 +9,7 @@ CARGO ?= scripts/toolchain cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-regress lint audit bench docs install uninstall clean
+.PHONY: help build demo test test-pg18 test-regress lint audit bench docs install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
@@ -27,6 +27,11 @@ demo: ## measures a private PostgreSQL, direct and managed, and leaves an HTML r
 test: lint ## formatting, lints, and all tests, with a private PostgreSQL
 	$(CARGO) test --workspace --locked --no-fail-fast
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --all-features check bans licenses sources; fi
+
+test-pg18: ## the tests that differ on PostgreSQL 18 (fetches its server programs; see scripts/fetch-pg18)
+	@$(PREPARE) pg18
+	PGUSHER_TEST_PG18_BIN="$$(scripts/fetch-pg18)" && export PGUSHER_TEST_PG18_BIN && \
+	    $(CARGO) test --locked -p pgusher-measure --test server_view pg18
 
 test-regress: ## PostgreSQL's own regression suite through pgusher (3 minutes; fetches its source; see docs/regress.md)
 	@$(PREPARE) regress

@@ -47,6 +47,14 @@ impl Binaries {
         search(candidates(), account)
     }
 
+    /// Those in `folder`, whatever else this machine has.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] with what is wrong with it.
+    pub fn in_folder(folder: &Path, account: &Account) -> Result<Binaries> {
+        probe(folder, account).map_err(|why| Error::NotFound(format!("{}: {why}", folder.display())))
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -43,7 +43,7 @@ pub use measures::{Better, Measure, field};
 pub use model::{ConnectionSample, ConnectionSeries, Finding, PhaseTime, ProtocolSeries, Report, SCHEMA_VERSION, Tone};
 pub use page::{page, page_document};
 pub use read::{Unreadable, read};
-pub use text::{text, text_at_a_glance, text_document, text_report};
+pub use text::{text, text_at_a_glance, text_document, text_report, text_table};
 
 #[cfg(test)]
 mod schema_tests;

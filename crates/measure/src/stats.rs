@@ -16,6 +16,7 @@ mod fit;
 mod format;
 mod histogram;
 mod ratio;
+mod share;
 
 pub use bootstrap::{Interval, RESAMPLES, median_interval};
 pub use distribution::{Distribution, Summary, mad, outliers, quantile};
@@ -23,3 +24,4 @@ pub use fit::{Better, Estimate, Growth, LinearQuadratic, Observation, PowerLaw, 
 pub use format::{bytes, count, micros, percent, ratio as ratio_text, seconds};
 pub use histogram::{Bucket, Histogram};
 pub use ratio::{Ratio, paired_ratio, ratio_of_medians};
+pub use share::share_removed;

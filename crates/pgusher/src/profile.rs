@@ -14,11 +14,16 @@ use clap::ValueEnum;
 use pgusher_client::conninfo::{Environment, Keyword, Params};
 use pgusher_client::{Config, Connector};
 use pgusher_measure::profile::{
-    self, Format, Options, Plan, Protocol, Reporter, Stopped, Threshold, Verdict, split_statements,
+    self, Ending, Event, Format, Observer, Options, Plan, Protocol, Provocation, Provoker, Reporter, Stopped,
+    Threshold, Verdict, split_statements,
 };
+use pgusher_measure::server_view::control::Control;
+use pgusher_measure::server_view::{DEFAULT_NAME, Place, ServerView, Wanted};
 use signal_hook::consts::SIGINT;
 
 use crate::exit::Exit;
+
+mod prewarm;
 
 /// Time each phase of connections and statements.
 #[derive(Debug, clap::Args)]
@@ -45,18 +50,38 @@ pub(crate) struct Args {
     /// Protocol for statements
     #[arg(short = 'p', long, value_enum, default_value = "simple")]
     protocol: ProtocolArg,
-    /// Runs of each statement on each connection
-    #[arg(short = 'r', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat_sql: u32,
-    /// Connections, one after the other
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat_connect: u32,
+    /// Runs of each statement on each connection [default: 1; with --prewarm 5]
+    #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat_sql: Option<u32>,
+    /// Connections, one after the other [default: 1; with --prewarm 20 rounds]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat_connect: Option<u32>,
     /// Show every phase, every attempt and the disconnection
     #[arg(long)]
     phases: bool,
     /// Tell the server's queue and fork from its session setup also without TLS (sends an SSLRequest)
     #[arg(long)]
     fork_probe: bool,
+    /// Show what the server sees too: backends on this host (CPU, faults, memory), and what the options below add
+    #[arg(long)]
+    server_view: bool,
+    /// Read the server's log (stderr, csvlog or jsonlog): a file of this host, or auto to read it through the server
+    #[arg(long, value_name = "FILE|auto", value_parser = |text: &str| Ok::<_, std::convert::Infallible>(Place::of(text)))]
+    server_log: Option<Place>,
+    /// log_line_prefix of the file, where it is not the one in force
+    #[arg(long, value_name = "PREFIX", requires = "server_log")]
+    log_line_prefix: Option<String>,
+    /// Read pg_stat_statements before and after the runs
+    #[arg(long)]
+    pg_stat_statements: bool,
+    /// What to provoke before each connection; relcache-init removes the server's pg_internal.init (superuser)
+    #[arg(long, value_enum, default_value = "none")]
+    provoke: ProvokeArg,
+    /// Warm fresh connections this way and show what it takes away from a statement's first run; several ways may be given
+    #[arg(long, value_enum, value_name = "WAY", conflicts_with_all = [
+        "phases", "server_log", "pg_stat_statements", "server_view", "provoke", "fail_if",
+    ])]
+    prewarm: Vec<WayArg>,
     /// Longest wait for any answer, in seconds; 0 waits for ever
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
@@ -83,8 +108,26 @@ enum ProtocolArg {
 enum FormatArg {
     Text,
     Json,
+    /// One object per line; not with --prewarm
     Jsonl,
     Csv,
+    /// Only with --prewarm
+    Markdown,
+    /// Only with --prewarm
+    Html,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WayArg {
+    Parse,
+    Bind,
+    Explain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProvokeArg {
+    None,
+    RelcacheInit,
 }
 
 impl From<ProtocolArg> for Protocol {
@@ -98,31 +141,39 @@ impl From<ProtocolArg> for Protocol {
     }
 }
 
-impl From<FormatArg> for Format {
-    fn from(format: FormatArg) -> Self {
-        match format {
+impl TryFrom<FormatArg> for Format {
+    type Error = anyhow::Error;
+
+    fn try_from(format: FormatArg) -> anyhow::Result<Self> {
+        Ok(match format {
             FormatArg::Text => Format::Text,
             FormatArg::Json => Format::Json,
             FormatArg::Jsonl => Format::Jsonl,
             FormatArg::Csv => Format::Csv,
-        }
+            FormatArg::Markdown | FormatArg::Html => anyhow::bail!("this format is for --prewarm only"),
+        })
     }
 }
 
 /// Runs `pgusher profile`.
 pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
+    if !args.prewarm.is_empty() {
+        return prewarm::run(&args);
+    }
     let plan = Plan {
         protocol: args.protocol.into(),
         queries: statements(&args)?,
-        runs: args.repeat_sql,
-        connections: args.repeat_connect,
+        runs: args.repeat_sql.unwrap_or(1),
+        connections: args.repeat_connect.unwrap_or(1),
     };
-    let connector = connector(&args)?;
+    let mut config = config(&args)?;
+    let prepared = Prepared::new(&args, &mut config, &plan)?;
+    let connector = connector(&args, &config)?;
     for warning in connector.warnings() {
         eprintln!("pgusher: warning: {warning}");
     }
     let options = Options {
-        format: args.format.into(),
+        format: args.format.try_into()?,
         phases: args.phases,
         sslmode: connector.config().tls.mode.name(),
         setup_us: connector.setup_time().as_secs_f64() * 1e6,
@@ -135,8 +186,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         None => Box::new(BufWriter::new(io::stdout())),
     };
     let reporter = Reporter::new(out, options, plan.clone());
-    match measure(connector, plan, reporter) {
-        Ok((reporter, interrupted)) => judge(&lock(&reporter), interrupted, &args.fail_if),
+    match measure(connector, plan, Told { reporter, prepared }) {
+        Ok((told, interrupted)) => judge(&lock(&told).reporter, interrupted, &args.fail_if),
         Err(Stopped::NoConnection(error)) => Err(error.into()),
         // The reader of a pipe has seen enough.
         Err(Stopped::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Ok),
@@ -159,44 +210,106 @@ fn statements(args: &Args) -> anyhow::Result<Vec<String>> {
     Ok(list)
 }
 
-fn connector(args: &Args) -> anyhow::Result<Connector> {
+fn config(args: &Args) -> anyhow::Result<Config> {
     let mut params = match args.conninfo.as_ref().or(args.url.as_ref()) {
         Some(text) => Params::parse_or_dbname(text)?,
         None => Params::new(),
     };
     if params.get(Keyword::FallbackApplicationName).is_none() {
-        params.set(Keyword::FallbackApplicationName, "pgusher profile");
+        params.set(Keyword::FallbackApplicationName, DEFAULT_NAME);
     }
-    let config = Config::resolve(params, &Environment::of_process())?;
-    let timeout = (args.timeout > 0).then(|| Duration::from_secs(args.timeout));
-    Ok(Connector::new(&config)?.fork_probe(args.fork_probe).timeout(timeout))
+    Ok(Config::resolve(params, &Environment::of_process())?)
 }
 
-type Shared = Arc<Mutex<Reporter>>;
+fn connector(args: &Args, config: &Config) -> pgusher_client::Result<Connector> {
+    let timeout = (args.timeout > 0).then(|| Duration::from_secs(args.timeout));
+    Ok(Connector::new(config)?.fork_probe(args.fork_probe).timeout(timeout))
+}
 
-fn lock(reporter: &Shared) -> MutexGuard<'_, Reporter> {
-    reporter.lock().unwrap_or_else(PoisonError::into_inner)
+/// What goes on beside the measured connections.
+#[derive(Default)]
+struct Prepared {
+    view: Option<ServerView>,
+    provoker: Option<Provoker>,
+}
+
+impl Prepared {
+    fn new(args: &Args, config: &mut Config, plan: &Plan) -> anyhow::Result<Self> {
+        let wanted = Wanted {
+            log: args.server_log.clone(),
+            log_line_prefix: args.log_line_prefix.clone(),
+            statements: args.pg_stat_statements,
+        };
+        let mut prepared = Prepared::default();
+        if args.provoke == ProvokeArg::RelcacheInit {
+            let control = Control::connect(connector(args, config)?)?;
+            prepared.provoker = Some(Provoker::new(Provocation::RelcacheInit, control).map_err(anyhow::Error::msg)?);
+        }
+        if args.server_view || wanted != Wanted::default() {
+            prepared.view = Some(ServerView::begin(config, &wanted, plan, &|config| connector(args, config))?);
+        }
+        Ok(prepared)
+    }
+}
+
+/// Who is told of the events: first those who look at the server, while it is still as the event has left it.
+struct Told {
+    reporter: Reporter,
+    prepared: Prepared,
+}
+
+impl Told {
+    fn finish(&mut self, mut ending: Ending) -> io::Result<()> {
+        ending.view = self.prepared.view.as_mut().map(ServerView::finish);
+        ending.provoked = self.prepared.provoker.as_ref().map(Provoker::done);
+        self.reporter.finish(ending)
+    }
+}
+
+type Shared = Arc<Mutex<Told>>;
+
+fn lock(told: &Shared) -> MutexGuard<'_, Told> {
+    told.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Telling(Shared);
+
+impl Observer for Telling {
+    fn before_connection(&mut self, _number: u32) -> io::Result<()> {
+        if let Some(provoker) = &mut lock(&self.0).prepared.provoker {
+            provoker.provoke();
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) -> io::Result<()> {
+        let mut told = lock(&self.0);
+        if let Some(view) = &mut told.prepared.view {
+            view.observe(&event);
+        }
+        told.reporter.event(event)
+    }
 }
 
 /// Measures in a thread of its own, so that SIGINT can end a profile in the middle of a long statement: what was
 /// measured until then is written, and the thread ends with the program. This thread sleeps meanwhile.
-fn measure(connector: Connector, plan: Plan, mut reporter: Reporter) -> Result<(Shared, bool), Stopped> {
-    reporter.begin()?;
-    let reporter: Shared = Arc::new(Mutex::new(reporter));
+fn measure(connector: Connector, plan: Plan, mut told: Told) -> Result<(Shared, bool), Stopped> {
+    told.reporter.begin()?;
+    let told: Shared = Arc::new(Mutex::new(told));
     let interrupted = Arc::new(AtomicBool::new(false));
     let (mut wake, waker) = UnixStream::pair()?;
     signal_hook::flag::register(SIGINT, Arc::clone(&interrupted))?;
     signal_hook::low_level::pipe::register(SIGINT, waker.try_clone()?)?;
 
     let worker = thread::spawn({
-        let reporter = Arc::clone(&reporter);
+        let told = Arc::clone(&told);
         let mut done = waker;
         move || {
-            let result = profile::run(&connector, &plan, &mut |event| lock(&reporter).event(event));
+            let result = profile::run(&connector, &plan, &mut Telling(told));
             // Asked before the waker tells, so that this connection is not taken for an interrupted one.
             let facts = result.is_ok().then(|| profile::server_facts(&connector)).flatten();
-            let told = done.write_all(b".");
-            result.and(told.map_err(Stopped::from)).map(|()| facts)
+            let sent = done.write_all(b".");
+            result.and(sent.map_err(Stopped::from)).map(|()| facts)
         }
     });
     let mut byte = [0];
@@ -206,15 +319,15 @@ fn measure(connector: Connector, plan: Plan, mut reporter: Reporter) -> Result<(
         }
     }
     if interrupted.load(Ordering::Relaxed) {
-        lock(&reporter).finish(None, true)?;
-        return Ok((reporter, true));
+        lock(&told).finish(Ending { interrupted: true, ..Ending::default() })?;
+        return Ok((told, true));
     }
-    let facts = match worker.join() {
+    let server = match worker.join() {
         Ok(result) => result?,
         Err(panic) => std::panic::resume_unwind(panic),
     };
-    lock(&reporter).finish(facts, false)?;
-    Ok((reporter, false))
+    lock(&told).finish(Ending { server, ..Ending::default() })?;
+    Ok((told, false))
 }
 
 fn judge(reporter: &Reporter, interrupted: bool, thresholds: &[Threshold]) -> anyhow::Result<Exit> {

@@ -169,6 +169,109 @@ fn a_failing_statement_is_reported_and_not_averaged() {
     assert!(out(&text).contains("total simple query failed: ERROR 22012: division by zero"), "{}", out(&text));
 }
 
+/// What the server's own log says, in each format of the output.
+#[test]
+fn the_server_side_in_text_json_and_csv() {
+    let log = server().log_path();
+    let log = log.to_str().unwrap();
+    let arguments = ["-q", "select 1", "-p", "extended", "-r", "3", "-n", "3", "--server-log", log];
+    let output = profile(&[&arguments[..], &["--pg-stat-statements"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let text = out(&output);
+    let table = text.split("seen from the client and from the server").nth(1).unwrap_or_else(|| panic!("{text}"));
+    for words in ["client", "log", "unseen", "CPU", "faults", "steady", "server: execute", "unseen: client less"] {
+        assert!(table.contains(words), "{words}: {text}");
+    }
+    // The extension is missing: said, and nothing else is lost.
+    assert!(text.contains("note: pg_stat_statements: ") && text.contains("CREATE EXTENSION"), "{text}");
+
+    let value: Value = serde_json::from_str(&out(&profile(&[&arguments[..], &["--format", "json"]].concat()))).unwrap();
+    let view = &value["server_view"];
+    assert_eq!((&view["sources"]["log"]["format"], &view["sources"]["log"]["runs"]), (&"stderr".into(), &9.into()));
+    let steady = |row: &&Value| row["phase"] == "extended" && row["run"] == "steady";
+    let row = view["rows"].as_array().unwrap().iter().find(steady).unwrap();
+    let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key}: {row}"));
+    assert!(number("log_us") < number("client_us") && number("cpu_us") > 0.0 && number("rss_kib") > 0.0);
+    assert_eq!(view["samples"]["runs"].as_array().unwrap().len(), 9);
+    assert!(view["samples"]["runs"][0]["log"]["parse_us"].is_number(), "{view}");
+
+    let csv = out(&profile(&[&arguments[..], &["--format", "csv"]].concat()));
+    assert!(csv.lines().all(|line| line.split(',').count() == 7), "{csv}");
+    assert_eq!(csv.matches(",log_execute,").count(), 9, "{csv}");
+    assert_eq!(csv.matches(",backend_cpu,").count(), 3 + 9, "{csv}");
+    let jsonl = out(&profile(&[&arguments[..], &["--format", "jsonl"]].concat()));
+    let last: Value = serde_json::from_str(jsonl.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["kind"], &last["server_view"]["sources"]["host"]), (&"summary".into(), &true.into()));
+}
+
+#[test]
+fn without_being_asked_nothing_of_the_server_is_shown() {
+    let text = out(&profile(&["-q", "select 1"]));
+    assert!(!text.contains("seen from") && !text.contains("note:"), "{text}");
+    let text = out(&profile(&["-q", "select 1", "--server-view"]));
+    assert!(text.contains("run queue") && !text.contains("note:"), "{text}");
+}
+
+#[test]
+fn a_log_that_cannot_be_used_is_a_note() {
+    for (file, words) in [("/does/not/exist.log", "cannot be read"), ("auto", "logging_collector is off")] {
+        let output = profile(&["-q", "select 1", "--server-log", file]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let text = out(&output);
+        assert!(text.contains("note: server log: ") && text.contains(words) && text.contains("simple_query"), "{text}");
+    }
+}
+
+#[test]
+fn provoking_needs_the_right_to() {
+    let output = profile(&["--provoke", "relcache-init", "-n", "3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("provoked: pg_internal.init removed before 3 connections"), "{}", out(&output));
+    server().psql("postgres", "CREATE ROLE ordinary LOGIN").unwrap();
+    let uri = server().uri("postgres", "ordinary");
+    let output = command().args(["-u", &uri, "--provoke", "relcache-init"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("42501") && err(&output).contains("superuser"), "{}", err(&output));
+    assert_eq!(out(&output), "");
+}
+
+#[test]
+fn warming_in_text_json_and_a_page() {
+    let arguments = ["-q", "select 1", "-p", "extended", "-n", "4", "--prewarm", "bind", "--prewarm", "parse"];
+    let output = profile(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let text = out(&output);
+    for words in ["not warmed", "parse + bind", "(steady runs)", "penalty removed", "its memory"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let value: Value = serde_json::from_str(&out(&profile(&[&arguments[..], &["--format", "json"]].concat()))).unwrap();
+    assert_eq!(value["prewarm"]["ways"], serde_json::json!(["none", "parse", "bind"]));
+    assert_eq!(value["prewarm"]["statements"][0]["samples"].as_array().unwrap().len(), 12);
+    assert!(value["environment"]["server"]["version"].is_string());
+    assert!(out(&profile(&[&arguments[..], &["--format", "html"]].concat())).starts_with("<!DOCTYPE html>"));
+    for (more, words) in [
+        (&["--format", "jsonl"][..], "no jsonl"),
+        (&["-r", "2"], "-r 3"),
+        (&["--provoke", "relcache-init"], "--provoke"),
+        (&["--server-view"], "--server-view"),
+    ] {
+        let output = profile(&[&arguments[..], more].concat());
+        assert_eq!(output.status.code(), Some(1), "{more:?}");
+        assert!(err(&output).contains(words), "{more:?}: {}", err(&output));
+    }
+    for (arguments, words) in [
+        (&["--prewarm", "bind"][..], "needs a statement"),
+        (&["--prewarm", "bind", "-q", "select 1", "-p", "prepared"], "-p extended"),
+        (&["--format", "html", "-q", "select 1"], "--prewarm only"),
+    ] {
+        let output = profile(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(err(&output).contains(words), "{arguments:?}: {}", err(&output));
+    }
+    let failing = profile(&["-q", "checkpoint", "-n", "1", "--prewarm", "explain"]);
+    assert_eq!(failing.status.code(), Some(2), "{}", out(&failing));
+}
+
 #[test]
 fn thresholds() {
     let code = |expression: &str| profile(&["-n", "4", "--fail-if", expression]).status.code();
@@ -235,6 +338,28 @@ fn an_unknown_database_is_told_with_its_sqlstate() {
     let output = command().arg(uri).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("3D000"), "{}", err(&output));
+}
+
+#[test]
+fn interruption_keeps_what_the_server_said() {
+    let log = server().log_path();
+    let mut child = command()
+        .args([&uri(), "-q", "select 1", "-q", "select pg_sleep(30)", "--server-log", log.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !String::from_utf8_lossy(&seen).contains("total simple query") {
+        assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&seen));
+        seen.push(byte[0]);
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(rest.contains("interrupted") && rest.contains("seen from the client and from the server"), "{rest}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::collector::phases;
 use super::{Event, Failure, Metric, Protocol, Step};
+use crate::server_view;
 
 pub(super) fn header(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "connection,query,run,phase,time_us,sqlstate,error")
@@ -53,6 +54,43 @@ pub(super) fn event(out: &mut dyn Write, event: &Event, protocol: Protocol) -> i
         }
         Event::Disconnect(e) => row(e.connection, None, Metric::Disconnect, e.disconnect_us, e.error.as_ref()),
     }
+}
+
+/// The times that the server's log and the host gave, as further rows.
+pub(super) fn server_side(out: &mut dyn Write, view: Option<&server_view::Report>) -> io::Result<()> {
+    let mut row = |connection: u32, query: &str, run: &str, phase: &str, time: Option<f64>| match time {
+        Some(time) => writeln!(out, "{connection},{query},{run},{phase},{time:.3},,"),
+        None => Ok(()),
+    };
+    let Some(view) = view else { return Ok(()) };
+    for sample in &view.samples.connections {
+        let log = sample.log.unwrap_or_default();
+        for (phase, time) in [
+            ("log_setup", log.setup_us),
+            ("log_fork", log.fork_us),
+            ("log_authentication", log.authentication_us),
+            ("log_received_to_authorized", log.received_to_authorized_us),
+            ("backend_cpu", sample.host.map(|host| host.cpu_us)),
+            ("backend_run_queue", sample.host.map(|host| host.run_queue_us)),
+        ] {
+            row(sample.connection, "", "", phase, time)?;
+        }
+    }
+    for sample in &view.samples.runs {
+        let log = sample.log.unwrap_or_default();
+        let (query, run) = (sample.query.to_string(), sample.run.to_string());
+        for (phase, time) in [
+            ("log_statement", log.statement_us),
+            ("log_parse", log.parse_us),
+            ("log_bind", log.bind_us),
+            ("log_execute", log.execute_us),
+            ("backend_cpu", sample.host.map(|host| host.cpu_us)),
+            ("backend_run_queue", sample.host.map(|host| host.run_queue_us)),
+        ] {
+            row(sample.connection, &query, &run, phase, time)?;
+        }
+    }
+    Ok(())
 }
 
 /// A field, quoted if it needs it.

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::reporter::ProfileEnvironment;
-use super::{Event, Failure, Plan, SummaryRow};
+use super::{Event, Failure, Plan, Provoked, SummaryRow};
+use crate::server_view;
 
 /// Version of the shape of JSON and JSONL. Raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -16,7 +17,11 @@ pub(super) struct Document<'a> {
     pub(super) interrupted: bool,
     pub(super) environment: &'a ProfileEnvironment,
     pub(super) plan: &'a Plan,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) provoked: Option<&'a Provoked>,
     pub(super) summary: &'a [SummaryRow],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) server_view: Option<&'a server_view::Report>,
     pub(super) failed: u64,
     pub(super) failures: &'a [Failure],
 }

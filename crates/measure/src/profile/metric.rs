@@ -49,7 +49,7 @@ impl Metric {
     }
 
     /// What a whole run in this protocol is called.
-    pub(super) fn of_run(protocol: Protocol) -> Metric {
+    pub(crate) fn of_run(protocol: Protocol) -> Metric {
         match protocol {
             Protocol::Simple => Metric::SimpleQuery,
             Protocol::Extended | Protocol::Prepared => Metric::Extended,

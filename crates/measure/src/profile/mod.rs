@@ -10,6 +10,7 @@ mod csv;
 mod event;
 mod json;
 mod metric;
+mod provoke;
 mod reporter;
 mod statements;
 mod text;
@@ -24,14 +25,16 @@ pub use collector::{Collector, Populations, SummaryRow};
 pub use event::{AttemptRecord, ConnectEvent, DisconnectEvent, Event, Failure, PhaseTimes, StatementEvent, Step};
 pub use json::SCHEMA_VERSION;
 pub use metric::Metric;
-pub use reporter::{Format, Options, Reporter};
+pub use provoke::{Provocation, Provoked, Provoker};
+pub use reporter::{Ending, Format, Options, Reporter};
 pub use statements::{SplitError, split_statements};
 pub use threshold::{Threshold, ThresholdError, Verdict};
 
 use crate::report::ServerFacts;
 
 /// How statements are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// Simple query.
@@ -72,19 +75,40 @@ impl From<io::Error> for Stopped {
     }
 }
 
-/// Who is told of each event, outside the timed spans.
-pub type Sink<'a> = dyn FnMut(Event) -> io::Result<()> + 'a;
+/// Who is told of what happens, outside the timed spans. A closure that takes events is one.
+pub trait Observer {
+    /// A connection is about to be made.
+    ///
+    /// # Errors
+    /// To end the profile.
+    fn before_connection(&mut self, _number: u32) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Something has happened.
+    ///
+    /// # Errors
+    /// To end the profile.
+    fn event(&mut self, event: Event) -> io::Result<()>;
+}
+
+impl<F: FnMut(Event) -> io::Result<()>> Observer for F {
+    fn event(&mut self, event: Event) -> io::Result<()> {
+        self(event)
+    }
+}
 
 /// Runs the plan. Later connections and statements that fail are events; only a first connection that is impossible
 /// is an error, since nothing can be measured then.
-pub fn run(connector: &Connector, plan: &Plan, sink: &mut Sink<'_>) -> Result<(), Stopped> {
+pub fn run(connector: &Connector, plan: &Plan, sink: &mut dyn Observer) -> Result<(), Stopped> {
     let queries: Vec<(u32, &str)> =
         (1..).zip(plan.queries.iter().map(String::as_str)).filter(|(_, sql)| !sql.trim().is_empty()).collect();
     let mut attempts = Attempts::default();
     for connection in 1..=plan.connections {
+        sink.before_connection(connection)?;
         match connector.connect_traced(&mut attempts) {
             Ok(mut session) => {
-                sink(Event::Connect(ConnectEvent::established(connection, &attempts, &session)))?;
+                sink.event(Event::Connect(ConnectEvent::established(connection, &attempts, &session)))?;
                 for (query, sql) in &queries {
                     let mut on = OnConnection { session: &mut session, connection, query: *query, sql };
                     on.statement(plan, sink)?;
@@ -95,10 +119,10 @@ pub fn run(connector: &Connector, plan: &Plan, sink: &mut Sink<'_>) -> Result<()
                     // The statement that broke it has told why.
                     DisconnectEvent { connection, disconnect_us: None, error: None }
                 };
-                sink(Event::Disconnect(ended))?;
+                sink.event(Event::Disconnect(ended))?;
             }
             Err(error) => {
-                sink(Event::Connect(ConnectEvent::failed(connection, &attempts, &error)))?;
+                sink.event(Event::Connect(ConnectEvent::failed(connection, &attempts, &error)))?;
                 if connection == 1 {
                     return Err(Stopped::NoConnection(error));
                 }
@@ -126,7 +150,7 @@ struct OnConnection<'a> {
 }
 
 impl OnConnection<'_> {
-    fn statement(&mut self, plan: &Plan, sink: &mut Sink<'_>) -> Result<(), Stopped> {
+    fn statement(&mut self, plan: &Plan, sink: &mut dyn Observer) -> Result<(), Stopped> {
         let name = match plan.protocol {
             Protocol::Prepared => format!("pgusher_{}", self.query),
             Protocol::Simple | Protocol::Extended | Protocol::Pipelined => String::new(),
@@ -141,7 +165,7 @@ impl OnConnection<'_> {
                 event.parse_describe_sync_us = Some(micros(reply.ready));
             }
             let failed = event.error.is_some();
-            sink(Event::Statement(event))?;
+            sink.event(Event::Statement(event))?;
             if failed {
                 return Ok(());
             }
@@ -151,7 +175,7 @@ impl OnConnection<'_> {
                 break;
             }
             let event = self.one_run(plan.protocol, &name, run);
-            sink(Event::Statement(event))?;
+            sink.event(Event::Statement(event))?;
         }
         Ok(())
     }

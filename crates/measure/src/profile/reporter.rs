@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::{Collector, ConnectEvent, Event, Plan, csv, json, text};
+use super::{Collector, ConnectEvent, Event, Plan, Provoked, csv, json, text};
 use crate::report::{Environment, ServerFacts};
+use crate::server_view;
 
 /// How to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,19 @@ pub struct Options {
     pub sslmode: &'static str,
     /// Client setup, microseconds.
     pub setup_us: f64,
+}
+
+/// What is known only when a profile is over.
+#[derive(Clone, Debug, Default)]
+pub struct Ending {
+    /// What the server says of itself.
+    pub server: Option<ServerFacts>,
+    /// The profile seen from the server.
+    pub view: Option<server_view::Report>,
+    /// What was provoked before the connections.
+    pub provoked: Option<Provoked>,
+    /// Whether it was ended before its time.
+    pub interrupted: bool,
 }
 
 /// The surroundings of a profile, as JSON tells them.
@@ -118,26 +132,29 @@ impl Reporter {
         Ok(())
     }
 
-    /// Writes the summary.
-    pub fn finish(&mut self, server: Option<ServerFacts>, interrupted: bool) -> io::Result<()> {
-        self.environment.general.server = server;
+    /// Writes the summary and what the server's side has shown.
+    pub fn finish(&mut self, ending: Ending) -> io::Result<()> {
+        self.environment.general.server = ending.server;
         let summary = self.collector.summary();
         let document = json::Document {
             schema_version: json::SCHEMA_VERSION,
-            interrupted,
+            interrupted: ending.interrupted,
             environment: &self.environment,
             plan: &self.plan,
+            provoked: ending.provoked.as_ref(),
             summary: &summary,
+            server_view: ending.view.as_ref(),
             failed: self.collector.failed(),
             failures: self.collector.failures(),
         };
         match self.options.format {
             Format::Text => {
-                text::summary(&mut self.out, &summary, &self.collector, &self.plan, &self.options, interrupted)?
+                text::summary(&mut self.out, &summary, &self.collector, &self.plan, &self.options, ending.interrupted)?;
+                text::server_side(&mut self.out, &self.plan, ending.view.as_ref(), ending.provoked.as_ref())?;
             }
             Format::Json => json::document(&mut self.out, &document, &self.events)?,
             Format::Jsonl => json::summary_line(&mut self.out, &document)?,
-            Format::Csv => {}
+            Format::Csv => csv::server_side(&mut self.out, ending.view.as_ref())?,
         }
         self.out.flush()
     }

@@ -74,7 +74,7 @@ fn written(format: Format, protocol: Protocol, phases: bool, events: Vec<Event>)
     for event in events {
         reporter.event(event).unwrap();
     }
-    reporter.finish(None, false).unwrap();
+    reporter.finish(Ending::default()).unwrap();
     let bytes = out.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
 }

@@ -5,7 +5,8 @@
 use std::io::{self, Write};
 
 use super::collector::phases;
-use super::{AttemptRecord, Collector, Event, Metric, Options, Plan, Protocol, Step, SummaryRow};
+use super::{AttemptRecord, Collector, Event, Metric, Options, Plan, Protocol, Provoked, Step, SummaryRow};
+use crate::server_view;
 use crate::stats::Distribution;
 
 pub(super) fn event(out: &mut dyn Write, event: &Event, plan: &Plan, all: bool) -> io::Result<()> {
@@ -165,6 +166,28 @@ pub(super) fn summary(
     }
     if collector.failed() > 0 {
         writeln!(out, "failed: {} (not in the summary)", collector.failed())?;
+    }
+    Ok(())
+}
+
+/// The joined table and what was provoked.
+pub(super) fn server_side(
+    out: &mut dyn Write,
+    plan: &Plan,
+    view: Option<&server_view::Report>,
+    provoked: Option<&Provoked>,
+) -> io::Result<()> {
+    if let Some(provoked) = provoked {
+        writeln!(out, "provoked: {provoked}")?;
+    }
+    let Some(view) = view else { return Ok(()) };
+    if !view.rows.is_empty() {
+        writeln!(out)?;
+        out.write_all(crate::report::text_table(&server_view::table(view, plan.queries.len() > 1)).as_bytes())?;
+    }
+    for note in &view.notes {
+        // Some of it is the server's words, which a terminal must not obey.
+        writeln!(out, "note: {}", note.replace(char::is_control, " "))?;
     }
     Ok(())
 }

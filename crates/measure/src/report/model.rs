@@ -7,6 +7,7 @@ use super::exhibit::Experiment;
 use crate::cold::Cold;
 use crate::doctor::Diagnosis;
 use crate::failure::FailureCount;
+use crate::prewarm::Prewarm;
 use crate::reconnect::Reconnect;
 use crate::stats::Summary;
 use crate::storm::Storm;
@@ -49,6 +50,9 @@ pub struct Report {
     /// How the number of tables in use matters, for any targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tables: Option<Tables>,
+    /// What warming a fresh connection takes away from a statement's first run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prewarm: Option<Prewarm>,
     /// What could not be measured, and other things that a reader must know.
     pub notes: Vec<String>,
 }
@@ -69,6 +73,7 @@ impl Report {
             doctor: None,
             cold: None,
             tables: None,
+            prewarm: None,
             notes: Vec::new(),
         }
     }
@@ -88,6 +93,7 @@ impl Report {
         all.extend(self.doctor.as_ref().map(|d| d as &dyn Experiment));
         all.extend(self.cold.as_ref().map(|r| r as &dyn Experiment));
         all.extend(self.tables.as_ref().map(|r| r as &dyn Experiment));
+        all.extend(self.prewarm.as_ref().map(|p| p as &dyn Experiment));
         all
     }
 

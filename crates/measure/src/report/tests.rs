@@ -75,6 +75,7 @@ pub(crate) fn sample() -> Report {
         doctor: None,
         cold: None,
         tables: None,
+        prewarm: None,
         notes: vec!["a <note>".to_owned()],
     }
 }
@@ -131,6 +132,7 @@ fn an_empty_report_is_a_page_too() {
         doctor: None,
         cold: None,
         tables: None,
+        prewarm: None,
         notes: Vec::new(),
     };
     assert_eq!(check(&page(&empty)), Ok(()));

@@ -104,6 +104,14 @@ fn sentences(out: &mut String, findings: &[Finding], colour: bool) {
     }
 }
 
+/// A table alone. Ends with a line feed.
+#[must_use]
+pub fn text_table(table: &Table) -> String {
+    let mut out = String::new();
+    write_table(&mut out, table);
+    out
+}
+
 /// Columns two blanks apart, numbers to the right.
 fn write_table(out: &mut String, table: &Table) {
     if !table.caption.is_empty() {
