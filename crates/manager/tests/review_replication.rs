@@ -141,7 +141,7 @@ fn a_client_that_goes_while_its_walsender_comes_leaves_its_place() {
         let gate = Gate::new(server(), |_| Treatment::Hold);
         let manager = manager_at(
             &gate.conninfo(),
-            "max_replication = 1\n[timeouts]\nserver_connect = 2\n",
+            "max_replication = 1\n[timeouts]\nserver_connect = 60\n",
             &overrides(workers, 1),
         );
         for _ in 0..3 {
