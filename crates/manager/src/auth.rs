@@ -9,6 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zeroize::Zeroize;
 
+/// Stands for the database of a physical replication connection, which belongs to none and has rules of its own in pg_hba.conf. No
+/// other client has it: whoever names no database means the one that is called like its role.
+pub const NO_DATABASE: &str = "";
+
 /// How a client has to prove its identity.
 #[derive(Debug, Clone)]
 pub enum Facts {

@@ -2,59 +2,8 @@
 
 mod support;
 
-use pgusher_wire::frontend::{self, SYNC_BYTES, Target};
+use support::batch::begin;
 use support::*;
-
-/// Messages of the extended protocol, chained.
-#[derive(Default)]
-struct Batch(Vec<u8>);
-
-impl Batch {
-    fn parse(mut self, name: &str, sql: &str) -> Self {
-        frontend::write_parse(&mut self.0, name.as_bytes(), sql.as_bytes(), &[]);
-        self
-    }
-    fn bind(self, name: &str) -> Self {
-        self.bind_with(name, &[])
-    }
-    fn bind_with(mut self, name: &str, parameters: &[&str]) -> Self {
-        let parameters: Vec<_> = parameters.iter().map(|p| Some(p.as_bytes())).collect();
-        frontend::write_bind(&mut self.0, b"", name.as_bytes(), &parameters);
-        self
-    }
-    fn describe(mut self, name: &str) -> Self {
-        frontend::write_describe(&mut self.0, Target::Statement, name.as_bytes());
-        self
-    }
-    fn execute(mut self) -> Self {
-        frontend::write_execute(&mut self.0, b"", 0);
-        self
-    }
-    fn close(mut self, name: &str) -> Self {
-        frontend::write_close(&mut self.0, Target::Statement, name.as_bytes());
-        self
-    }
-    fn flush(mut self) -> Self {
-        self.0.extend_from_slice(&[frontend::FLUSH, 0, 0, 0, 4]);
-        self
-    }
-    fn sync(mut self) -> Self {
-        self.0.extend_from_slice(&SYNC_BYTES);
-        self
-    }
-    fn query(mut self, sql: &str) -> Self {
-        frontend::write_query(&mut self.0, sql.as_bytes());
-        self
-    }
-    fn run(self, client: &mut Client) -> Reply {
-        client.send(&self.0);
-        client.reply()
-    }
-}
-
-fn begin() -> Batch {
-    Batch::default()
-}
 
 /// What the servers of a database have prepared, through the manager's only connection.
 fn prepared(client: &mut Client) -> Vec<String> {

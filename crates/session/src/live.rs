@@ -148,7 +148,7 @@ pub fn apply(
                 }
             }
         }
-        Action::DiscardSequences | Action::Listen(_) | Action::Unlisten(_) => {}
+        Action::DiscardSequences | Action::Listen(_) | Action::Unlisten(_) | Action::Deallocate(_) => {}
     }
     true
 }

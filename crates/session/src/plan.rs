@@ -50,6 +50,8 @@ pub enum Action {
     Listen(Box<str>),
     /// UNLISTEN; `None`: all channels.
     Unlisten(Option<Box<str>>),
+    /// DEALLOCATE of a name
+    Deallocate(Box<str>),
 }
 
 /// What a text does to its session.
@@ -77,7 +79,7 @@ pub struct Plan {
     pub discards: bool,
     /// It runs a statement that was prepared under this name.
     pub executes: Option<Box<str>>,
-    /// Prepared statements that it names, in EXECUTE or PREPARE.
+    /// Prepared statements that it names, in EXECUTE, PREPARE or DEALLOCATE.
     pub names: Box<[Box<str>]>,
     /// What the statements that it prepares do to the session when they are executed, where that has to be known; by name.
     pub later: Box<[(Box<str>, Arc<Plan>)]>,
@@ -118,9 +120,11 @@ impl Plan {
     }
 
     fn name(&mut self, name: &str) {
-        let mut names = std::mem::take(&mut self.names).into_vec();
-        names.push(name.into());
-        self.names = names.into();
+        if !self.names.iter().any(|other| **other == *name) {
+            let mut names = std::mem::take(&mut self.names).into_vec();
+            names.push(name.into());
+            self.names = names.into();
+        }
     }
 
     /// The custom settings that it may make, by name.
@@ -260,7 +264,8 @@ fn changes_meaning(action: &Action) -> bool {
         | Action::Release(_)
         | Action::DiscardSequences
         | Action::Listen(_)
-        | Action::Unlisten(_) => false,
+        | Action::Unlisten(_)
+        | Action::Deallocate(_) => false,
     }
 }
 
@@ -389,6 +394,10 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.discards = true;
             plan.stirs |= name.is_none();
             plan.forgets |= name.is_none();
+            if let Some(name) = name {
+                actions.push(Action::Deallocate(name.clone()));
+                plan.name(name);
+            }
         }
         Effect::Declare { hold, .. } => {
             if *hold {
@@ -742,7 +751,10 @@ mod tests {
         assert_eq!(names("explain analyze execute b (1)"), "b");
         assert_eq!(names("create table t as execute c"), "c");
         assert_eq!(names("execute a; prepare b as select 1"), "a,b");
-        assert_eq!(names("deallocate a"), "");
+        assert_eq!(names("execute a; execute a; deallocate a"), "a");
+        assert_eq!(names("deallocate a"), "a");
+        assert_eq!(names("deallocate all"), "");
+        assert_eq!(actions("deallocate A; deallocate all"), [Action::Deallocate("a".into())]);
         for (text, forgets) in [("deallocate all", true), ("discard all", true), ("deallocate a", false)] {
             assert_eq!(plan(text).expect("a plan").forgets, forgets, "{text}");
         }

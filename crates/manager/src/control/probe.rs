@@ -4,7 +4,7 @@
 //! has recognised us, if it has asked for nothing.
 
 use super::link::Link;
-use crate::auth::{Asked, Login};
+use crate::auth::{Asked, Login, NO_DATABASE};
 use crate::shared::ServerAddress;
 use crate::tls::{Encryption, Servers};
 use pgusher_auth::scram::Step;
@@ -38,11 +38,11 @@ pub(super) enum WhoWeAre {
     Anybody,
     /// It has recognised us, in this way (`ident:...`, `peer:...`), which says nothing of a client.
     Recognised(String),
-    /// It cannot say (PostgreSQL 15 and earlier).
+    /// It cannot say (PostgreSQL 15 and earlier, and physical replication).
     Unknown,
 }
 
-/// Logs in as `user` to `database`, with a password or with keys if there are any; once more with or without TLS where
+/// Logs in as `user` to `database`, or for physical replication if there is [none](NO_DATABASE), with a password or with keys if there are any; once more with or without TLS where
 /// sslmode=prefer or allow wants it.
 ///
 /// # Errors
@@ -89,7 +89,9 @@ fn attempt(target: &Target<'_>, encryption: Encryption, other: &mut Option<Encry
     }
     let transport = link.transport();
     let mut out = Zeroizing::new(Vec::new());
-    let parameters: [(&[u8], &[u8]); 2] = [(b"user", user.as_bytes()), (b"database", database.as_bytes())];
+    let physical = database == NO_DATABASE;
+    let kind: (&[u8], &[u8]) = if physical { (b"replication", b"true") } else { (b"database", database.as_bytes()) };
+    let parameters: [(&[u8], &[u8]); 2] = [(b"user", user.as_bytes()), kind];
     write_startup(&mut out, Version::V3_0, parameters);
     link.send(&out).map_err(unreachable)?;
 
@@ -118,6 +120,9 @@ fn attempt(target: &Target<'_>, encryption: Encryption, other: &mut Option<Encry
             Message::ReadyForQuery(_) => {
                 let outcome = if asked {
                     Outcome::Accepted(keys)
+                } else if physical {
+                    // It takes no SQL with which it could be asked.
+                    Outcome::NotAsked(WhoWeAre::Unknown)
                 } else {
                     Outcome::NotAsked(who_we_are(&mut link).map_err(unreachable)?)
                 };

@@ -127,7 +127,8 @@ impl Core {
         self.send(ConnId::Cancel(slot), out);
     }
 
-    /// Gives up on cancel requests that take too long. Their servers are closed: the signal may still come.
+    /// Gives up on cancel requests that take too long. Their servers are closed: the signal may still come. A walsender has no
+    /// next client, and its own expects no less of a direct connection.
     pub(super) fn expire_cancels(&mut self, before: Micros) {
         let late: Vec<usize> = self.cancels.iter().filter(|(_, c)| c.since < before).map(|(slot, _)| slot).collect();
         for slot in late {
@@ -137,8 +138,12 @@ impl Core {
             self.shared.cancels.fetch_sub(1, Ordering::Relaxed);
             self.out.push_back(Output::Close(ConnId::Cancel(slot as u32)));
             let seat = cancel.server;
-            if self.servers.get(seat.slot as usize).is_some_and(|s| s.serial == seat.serial) {
-                self.server_closed(seat.slot);
+            match self.servers.get_mut(seat.slot as usize).filter(|s| s.serial == seat.serial) {
+                Some(s) if matches!(s.state, server::State::Replicating { .. }) => {
+                    s.cancels = s.cancels.saturating_sub(1)
+                }
+                Some(_) => self.server_closed(seat.slot),
+                None => {}
             }
         }
     }

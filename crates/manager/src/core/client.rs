@@ -5,7 +5,7 @@ use super::io::{ConnId, Mail, Output};
 use super::replication::Wanted;
 use super::server::State as ServerState;
 use super::{Core, Entropy, MAX_HELD};
-use crate::auth::Login;
+use crate::auth::{Login, NO_DATABASE};
 use crate::shared::{PoolEntry, Welcome};
 use pgusher_auth::{ServerExchange, StoredSecret, md5::Md5Hash};
 use pgusher_pool::{Micros, Seat, Ticket};
@@ -409,10 +409,9 @@ impl Core {
             name => name,
         };
         let replication = Wanted::from_startup(parameters.clone())?;
-        // A physical walsender belongs to no database, whatever is asked for; whether the role may log in is asked in ours.
+        // A physical walsender belongs to no database, whatever is asked for.
         let physical = replication.as_ref().is_some_and(|wanted| !wanted.is_logical());
-        let own = self.shared.config.server.database.clone();
-        let database = if physical { own.as_deref().unwrap_or("postgres") } else { database };
+        let database = if physical { NO_DATABASE } else { database };
         let settings = if replication.is_some() {
             // They go to the walsender as they are.
             self.shared.no_settings.clone()

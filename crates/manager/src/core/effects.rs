@@ -10,7 +10,7 @@ use super::client::Client;
 use super::listening::{self, Ears};
 use super::sequences;
 use super::server::Server;
-use super::statements::{Edit, forget_all};
+use super::statements::{Edit, forget_all, names};
 use crate::shared::PoolEntry;
 use pgusher_session::live::{self, Live, Track};
 use pgusher_session::plan::{Action, Plan, Read, Reading};
@@ -294,6 +294,9 @@ fn named(client: &mut Client, server: &mut Server, plan: &Plan) {
         let executed: Vec<Arc<Plan>> = sql.map(|(_, plan)| plan.clone()).chain(protocol).collect();
         for plan in executed {
             client.pins |= plan.pins;
+            // It may be a PREPARE itself.
+            client.doubts |= plan.doubts;
+            server.defining |= plan.defines;
             functions_called(client, server, &plan.functions);
             remember_placeholders(client, &plan.custom_names().collect::<Vec<_>>());
         }
@@ -553,8 +556,20 @@ fn with_live(client: &mut Client, server: &mut Server, change: impl FnOnce(&mut 
     server.settings = live.present;
 }
 
+/// DEALLOCATE has found what the protocol has prepared under this name, if it was put there for it. Otherwise it was not, or is
+/// forgotten already.
+fn deallocated(client: &mut Client, server: &mut Server, name: &[u8]) {
+    if let (true, Some(own)) = (names::is_litter(server, name), client.own.as_deref_mut()) {
+        own.set(name, None);
+        names::cleared(server, name);
+    }
+}
+
 fn act(client: &mut Client, server: &mut Server, action: &Action, interner: &pgusher_session::settings::Interner) {
     listening::act(client, action);
+    if let Action::Deallocate(name) = action {
+        return deallocated(client, server, name.as_bytes());
+    }
     let Some(began) = client.began.clone() else {
         return;
     };

@@ -322,7 +322,7 @@ impl Core {
             ServerState::Login(_) => self.server_login_bytes(slot, buf),
             ServerState::Idle | ServerState::Connecting => self.idle_server_bytes(slot, buf),
             ServerState::Listening => self.hub_bytes(slot, buf),
-            ServerState::Replicating { client } => self.stream_down(client, buf),
+            ServerState::Replicating { client } => self.stream_down(client, buf, Source::Input),
             ServerState::Replaying { .. }
             | ServerState::Resetting { .. }
             | ServerState::Auditing { .. }

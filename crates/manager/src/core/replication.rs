@@ -127,8 +127,8 @@ impl Core {
     }
 
     /// From a walsender to its client.
-    pub(super) fn stream_down(&mut self, client: u32, buf: &[u8]) {
-        self.forward(ConnId::Client(client), Source::Input, buf, 0..buf.len(), None);
+    pub(super) fn stream_down(&mut self, client: u32, buf: &[u8], source: Source) {
+        self.forward(ConnId::Client(client), source, buf, 0..buf.len(), None);
     }
 
     /// The client is gone, and its walsender goes with it.

@@ -8,6 +8,7 @@ use super::knowing::{Knowing, Purpose};
 use super::replication::Walsender;
 use super::sequences::Memory;
 use super::server_login::LoginState;
+use crate::auth::NO_DATABASE;
 use crate::config::StatementReuse;
 use crate::shared::{PoolEntry, ServerAddress, Welcome};
 use pgusher_auth::{RAW_NONCE_LEN, Transport};
@@ -278,30 +279,32 @@ impl Core {
         server.encrypted = transport != Transport::Plain;
         server.state = State::Login(Box::new(LoginState::new(nonce, transport)));
         let mut out = Vec::with_capacity(128);
-        let mut parameters: Vec<(&[u8], &[u8])> =
-            vec![(b"user", server.pool.user.as_bytes()), (b"database", server.pool.database.as_bytes())];
+        let mut parameters: Vec<(&[u8], &[u8])> = vec![(b"user", server.pool.user.as_bytes())];
+        if *server.pool.database != *NO_DATABASE {
+            parameters.push((b"database", server.pool.database.as_bytes()));
+        }
         let pin = match (&server.walsender, self.shared.config.pool_mode.is_session()) {
             (Some(_), _) => "replication",
             (None, true) => "session",
             (None, false) => "none",
         };
-        let mut options = format!("-c pgusher.version={} -c pgusher.pin={pin}", env!("CARGO_PKG_VERSION"));
-        if self.shared.config.statement_reuse == StatementReuse::CustomPlans {
-            options.push_str(" -c plan_cache_mode=force_custom_plan");
-        }
-        if let Some(wanted) = server.walsender.as_deref().map(|walsender| &walsender.wanted) {
-            parameters.push((b"replication", &wanted.kind));
-            for (name, value) in &wanted.parameters {
-                if name == b"options" {
-                    options.push(' ');
-                    // What is not UTF-8 is no option that a server knows.
-                    options.push_str(&String::from_utf8_lossy(value));
-                } else {
-                    parameters.push((name, value));
+        let mut options = format!("-c pgusher.version={} -c pgusher.pin={pin}", env!("CARGO_PKG_VERSION")).into_bytes();
+        match server.walsender.as_deref().map(|walsender| &walsender.wanted) {
+            Some(wanted) => {
+                parameters.push((b"replication", &wanted.kind));
+                let own = wanted.parameters.iter().filter(|(name, _)| name != b"options");
+                parameters.extend(own.map(|(name, value)| (name.as_slice(), value.as_slice())));
+                if let Some((_, own)) = wanted.parameters.iter().rfind(|(name, _)| name == b"options") {
+                    options.push(b' ');
+                    options.extend_from_slice(own);
                 }
             }
+            None if self.shared.config.statement_reuse == StatementReuse::CustomPlans => {
+                options.extend_from_slice(b" -c plan_cache_mode=force_custom_plan");
+            }
+            None => {}
         }
-        parameters.push((b"options", options.as_bytes()));
+        parameters.push((b"options", &options));
         if server.listens_for_all {
             parameters.push((b"application_name", b"pgusher listens"));
         }

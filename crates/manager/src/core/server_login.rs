@@ -1,5 +1,6 @@
 //! A login to a server, from its first message to ReadyForQuery: what it asks for is answered, what it says of itself is kept.
 
+use super::flow::Source;
 use super::io::{Bytes, ConnId, Output, Question};
 use super::server::{Server, State};
 use super::{Core, MAX_HELD};
@@ -40,7 +41,7 @@ impl Core {
                 Ok(Some((frame, used))) => {
                     rest = rest.get(used..).unwrap_or_default();
                     if !self.login_message(slot, frame) {
-                        return;
+                        return self.behind_login(slot, rest);
                     }
                     if self.servers.get(slot as usize).is_none_or(|s| !matches!(s.state, State::Login(_))) {
                         return;
@@ -58,7 +59,19 @@ impl Core {
         }
     }
 
-    /// `false` if the connection is gone.
+    /// What a server has said behind the end of its login, in the same breath: a parameter, or that it ends.
+    fn behind_login(&mut self, slot: u32, rest: &[u8]) {
+        let Some(server) = self.servers.get_mut(slot as usize).filter(|_| !rest.is_empty()) else {
+            return;
+        };
+        match server.state {
+            State::Connecting | State::Login(_) => {}
+            State::Replicating { client } => self.stream_down(client, rest, Source::Copy),
+            _ => server.held = rest.to_vec(),
+        }
+    }
+
+    /// `false` if the login is over, or the connection gone.
     fn login_message(&mut self, slot: u32, frame: Frame<'_>) -> bool {
         let message = match Message::parse(frame) {
             Ok(message) => message,

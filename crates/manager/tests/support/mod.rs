@@ -2,6 +2,7 @@
 //! the protocol on a raw socket, and PostgreSQL's own programs with a limit in time. Every read ends after [`PATIENCE`].
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod batch;
 pub mod fake;
 pub mod gate;
 

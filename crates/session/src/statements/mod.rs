@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use known::Known;
 pub use library::Library;
-pub use own::{Change, MAX_NAME, Own, Unnamed};
+pub use own::{Change, MAX_NAME, Own, Unnamed, short};
 pub use shelf::{Note, Placed, Presence, Shelf, Slot};
 
 /// Names a statement on all servers. Two different ones do not collide: the hash has a secret key and 128 bits.

@@ -33,7 +33,8 @@ pub enum Unnamed {
 }
 
 /// The part of a name that counts.
-pub(super) fn short(name: &[u8]) -> &[u8] {
+#[must_use]
+pub fn short(name: &[u8]) -> &[u8] {
     name.get(..MAX_NAME).unwrap_or(name)
 }
 

@@ -5,7 +5,7 @@ use super::own::{self, Change, Own, Unnamed};
 use std::collections::{HashMap, VecDeque};
 
 /// What a message changed on a server.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Placed {
     /// Nothing.
     Nothing,
@@ -19,6 +19,8 @@ pub enum Placed {
     Sequences,
     /// Nothing, but the server was asked to describe a statement when the catalogs were in this state.
     Described(Key, u32),
+    /// What was there under this name of a client's was removed.
+    Swept(Box<[u8]>),
 }
 
 /// What a mark in the ledger stands for.
@@ -197,7 +199,7 @@ impl Shelf {
     pub fn is_unsettled(&self, key: Key) -> bool {
         self.notes.iter().filter(|n| n.batch != self.batch).any(|n| match n.placed {
             Placed::Put(other) | Placed::Removed(other, _) => other == key,
-            Placed::Nothing | Placed::Unnamed | Placed::Described(..) | Placed::Sequences => false,
+            Placed::Nothing | Placed::Unnamed | Placed::Described(..) | Placed::Sequences | Placed::Swept(_) => false,
         })
     }
 
@@ -219,8 +221,8 @@ impl Shelf {
     #[inline]
     pub fn settle(&mut self, done: bool) -> Option<Note> {
         let note = self.notes.pop_front()?;
-        if let (Placed::Put(key), true) = (note.placed, done) {
-            if let Some(slot) = self.prepared.get_mut(&key).filter(|slot| slot.batch == note.batch) {
+        if let (Placed::Put(key), true) = (&note.placed, done) {
+            if let Some(slot) = self.prepared.get_mut(key).filter(|slot| slot.batch == note.batch) {
                 slot.settled = true;
             }
         }
@@ -231,8 +233,8 @@ impl Shelf {
     /// notes first.
     pub fn take_back(&mut self, note: Note, failed: bool, own: &mut Own) {
         match note.placed {
-            // The caller has to know that sequences were not discarded.
-            Placed::Nothing | Placed::Described(..) | Placed::Sequences => {}
+            // The caller has to know that sequences were not discarded, and what was not removed.
+            Placed::Nothing | Placed::Described(..) | Placed::Sequences | Placed::Swept(_) => {}
             // An older one may be here, if its removal was taken back as well: to be closed before it is put here again. A
             // later batch may have put it here already, its own note says what became of that.
             Placed::Put(key) => {

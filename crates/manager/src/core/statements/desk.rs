@@ -3,7 +3,7 @@
 use super::super::sequences;
 use super::super::server::Server;
 use super::deallocate::{NOBODY, deallocated, forget_nobody};
-use super::{Edit, MAX_SENT_NAME, Sharing, cut, whole, write_parse_tail};
+use super::{Edit, MAX_SENT_NAME, Sharing, cut, names, whole, write_parse_tail};
 use pgusher_session::Pins;
 use pgusher_session::ledger::{Given, Mark};
 use pgusher_session::plan::{Plan, Reading};
@@ -56,7 +56,7 @@ impl Desk<'_> {
 
     /// Whether an earlier batch, which has not been answered, has defined the name cannot be known.
     #[inline]
-    fn is_open(&self, name: &[u8]) -> bool {
+    pub(super) fn is_open(&self, name: &[u8]) -> bool {
         self.server.ledger.owes_ready() && self.server.shelf.is_open(name)
     }
 
@@ -84,13 +84,10 @@ impl Desk<'_> {
         if !name.is_empty() && self.is_open(name) {
             return Some(Edit::Wait);
         }
-        if name.len() > MAX_SENT_NAME {
-            return None;
-        }
         if name.is_empty() {
             return Some(self.parse_unnamed(head, tail));
         }
-        if self.own.is_full() && self.own.get(name).is_none() {
+        if self.own.get(name).is_none() && (self.own.is_full() || name.len() > MAX_SENT_NAME) {
             self.sweep(name);
             return None;
         }
@@ -100,11 +97,14 @@ impl Desk<'_> {
             self.mark(Mark::Own, Change::Nothing, Placed::Nothing);
             frontend::write_parse(self.patch, name, b"", &[]);
             self.mark(Mark::Own, Change::Nothing, Placed::Nothing);
-            self.server.litter.push(name.into());
+            names::litter(self.server, name);
             self.keep(head.tag);
             return Some(Edit::Replace(0));
         }
         let (statement, _) = self.library.statement(tail, self.reading);
+        if self.is_open_named(statement.plan.as_deref()) {
+            return Some(Edit::Wait);
+        }
         let key = self.key(&statement);
         let failed = self.server.ledger.status() == TxStatus::Failed;
         self.put_named(statement.plan.as_deref());
@@ -134,6 +134,9 @@ impl Desk<'_> {
             }
         }
         let (statement, seen) = self.library.statement(tail, self.reading);
+        if self.is_open_named(statement.plan.as_deref()) {
+            return Edit::Wait;
+        }
         let key = self.key(&statement);
         self.put_named(statement.plan.as_deref());
         if seen && self.sharing.unnamed && !failed {
@@ -162,6 +165,7 @@ impl Desk<'_> {
 
     /// DEALLOCATE of a shared statement, by the extended protocol.
     fn parse_deallocate(&mut self, head: &Head<'_>, tail: &[u8], name: &[u8]) -> Edit {
+        names::sweep(self.server, self.own, name, self.patch);
         let forgotten = self.own.set(name, None);
         forget_nobody(self.server, self.patch, forgotten);
         let (statement, _) = self.library.statement(tail, self.reading);
@@ -188,6 +192,9 @@ impl Desk<'_> {
         let statement = self.own.find(name).cloned();
         let statement = statement.as_ref();
         let plan = statement.and_then(|statement| statement.plan.as_ref());
+        if self.is_open_named(plan.map(|plan| &**plan)) {
+            return Edit::Wait;
+        }
         self.put_named(plan.map(|plan| &**plan));
         let found = self.resolve(name, statement);
         let unknown = !name.is_empty() || matches!(self.own.unnamed, Unnamed::There);
@@ -228,7 +235,11 @@ impl Desk<'_> {
         }
         let statement = self.own.find(name).cloned();
         let statement = statement.as_ref();
-        self.put_named(statement.and_then(|statement| statement.plan.as_deref()));
+        let plan = statement.and_then(|statement| statement.plan.as_deref());
+        if self.is_open_named(plan) {
+            return Edit::Wait;
+        }
+        self.put_named(plan);
         let (found, looked_at) = self.resolve_to_describe(name, statement);
         let Some(key) = found else {
             self.server.ledger.sent(head.tag);
@@ -251,7 +262,10 @@ impl Desk<'_> {
         }
         let change = match (name.is_empty(), self.own.get(name).is_some()) {
             (true, _) if !matches!(self.own.unnamed, Unnamed::There) => self.own.set_unnamed(Unnamed::None),
-            (false, true) => self.own.set(name, None),
+            (false, true) => {
+                names::sweep(self.server, self.own, name, self.patch);
+                self.own.set(name, None)
+            }
             _ => return self.keep(head.tag),
         };
         self.mark(Mark::Given(Given::Close), change, Placed::Nothing);
@@ -315,9 +329,8 @@ impl Desk<'_> {
 
     /// What is on the server under this name, and is not the client's, is removed.
     fn sweep(&mut self, name: &[u8]) {
-        if self.own.get(name).is_none() && self.server.litter.iter().any(|litter| **litter == *name) {
-            self.write_close(name);
-            self.mark(Mark::Own, Change::Nothing, Placed::Nothing);
+        if self.own.get(name).is_none() {
+            names::sweep(self.server, self.own, name, self.patch);
         }
     }
 

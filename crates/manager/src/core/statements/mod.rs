@@ -12,7 +12,7 @@ mod alone;
 mod deallocate;
 mod desk;
 mod learned;
-mod names;
+pub(super) mod names;
 
 use super::Core;
 use super::behind;
@@ -178,6 +178,7 @@ impl Core {
                         return Edit::Wait;
                     }
                     Some(name) if own.get(&name).is_some() && s.ledger.status() != TxStatus::Failed => {
+                        names::sweep(s, own, &name, &mut self.patch);
                         own.set(&name, None);
                         forget_nobody(s, &mut self.patch, Change::Nothing);
                         frontend::write_query(&mut self.patch, &[b"DEALLOCATE ", deallocate::NOBODY].concat());
@@ -259,6 +260,9 @@ impl Core {
         while let Some((note, failed)) = undone.pop() {
             if matches!(note.placed, Placed::Sequences) {
                 s.sequences.own = false;
+            }
+            if let Placed::Swept(name) = &note.placed {
+                names::litter(s, name);
             }
             s.shelf.take_back(note, failed, own);
         }

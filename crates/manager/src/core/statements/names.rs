@@ -1,4 +1,4 @@
-//! Statements under the client's own names, for SQL that names them: EXECUTE, EXPLAIN EXECUTE, PREPARE.
+//! Statements under the client's own names, for SQL that names them: EXECUTE, EXPLAIN EXECUTE, PREPARE, DEALLOCATE.
 //!
 //! They are put on the server in front of that SQL, and removed before another client gets the server. PREPARE of a name that the
 //! protocol has given finds it taken that way, as it must.
@@ -8,7 +8,7 @@ use super::desk::Desk;
 use super::write_parse_tail;
 use pgusher_session::ledger::Mark;
 use pgusher_session::plan::Plan;
-use pgusher_session::statements::{Change, Own, Placed};
+use pgusher_session::statements::{Change, Own, Placed, short};
 use pgusher_wire::TxStatus;
 use pgusher_wire::frontend::{self, SYNC_BYTES, Target};
 
@@ -38,42 +38,66 @@ pub(super) enum First {
 }
 
 fn is_concerned(name: &str, own: Option<&Own>, server: &Server) -> bool {
-    own.is_some_and(|own| own.get(name.as_bytes()).is_some()) || is_litter(server, name)
+    own.is_some_and(|own| own.get(name.as_bytes()).is_some()) || is_litter(server, name.as_bytes())
 }
 
 /// Puts the statements that a Query names on the server, before the Query is booked.
 pub(super) fn put_first(plan: &Plan, own: Option<&Own>, server: &mut Server, patch: &mut Vec<u8>) {
+    // All that is to go goes first: what stands behind a Parse that fails is not looked at.
+    for name in plan.names.iter().filter(|name| is_concerned(name, own, server)) {
+        frontend::write_close(patch, Target::Statement, name.as_bytes());
+    }
     for name in &plan.names {
-        if is_concerned(name, own, server) {
-            frontend::write_close(patch, Target::Statement, name.as_bytes());
-        }
         if let Some(statement) = own.and_then(|own| own.get(name.as_bytes())) {
             write_parse_tail(patch, name.as_bytes(), &statement.tail);
-            litter(server, name);
+            litter(server, name.as_bytes());
         } else {
-            cleared(server, name);
+            cleared(server, name.as_bytes());
         }
     }
     patch.extend_from_slice(&SYNC_BYTES);
     server.ledger.own_attempt();
 }
 
-fn is_litter(server: &Server, name: &str) -> bool {
-    server.litter.iter().any(|litter| **litter == *name.as_bytes())
+/// Is there something under this name that is to be removed before another client gets the server?
+pub(in crate::core) fn is_litter(server: &Server, name: &[u8]) -> bool {
+    server.litter.iter().any(|litter| **litter == *short(name))
 }
 
-fn litter(server: &mut Server, name: &str) {
+/// There may be something under this name from here on.
+pub(super) fn litter(server: &mut Server, name: &[u8]) {
     if !is_litter(server, name) {
-        server.litter.push(name.as_bytes().into());
+        server.litter.push(short(name).into());
     }
 }
 
-/// It is removed. What PREPARE puts in its place is the client's.
-fn cleared(server: &mut Server, name: &str) {
-    server.litter.retain(|litter| **litter != *name.as_bytes());
+/// It is removed, or the client's own: what PREPARE puts in its place is the client's.
+pub(in crate::core) fn cleared(server: &mut Server, name: &[u8]) {
+    server.litter.retain(|litter| **litter != *short(name));
+}
+
+/// Removes what is on the server under this name and is not the client's, before the client's own change to the name. If the message is
+/// discarded, it is there still: see [`Placed::Swept`].
+pub(super) fn sweep(server: &mut Server, own: &Own, name: &[u8], patch: &mut Vec<u8>) {
+    if !is_litter(server, name) {
+        return;
+    }
+    cleared(server, name);
+    frontend::write_close(patch, Target::Statement, name);
+    server.ledger.marked(Mark::Own);
+    // A later batch has to wait for what becomes of it.
+    let before = own.get(name).cloned();
+    let name: Box<[u8]> = short(name).into();
+    server.shelf.note(Change::Name { name: name.clone(), before }, Placed::Swept(name));
 }
 
 impl Desk<'_> {
+    /// Does it depend on replies to an earlier batch what the names in such SQL stand for?
+    #[inline]
+    pub(super) fn is_open_named(&self, plan: Option<&Plan>) -> bool {
+        plan.is_some_and(|plan| plan.names.iter().any(|name| self.is_open(name.as_bytes())))
+    }
+
     /// The same in front of a Parse, Bind or Describe of such SQL.
     #[inline]
     pub(super) fn put_named(&mut self, plan: Option<&Plan>) {
@@ -82,18 +106,16 @@ impl Desk<'_> {
             return;
         }
         for name in &plan.names {
-            let statement = self.own.get(name.as_bytes()).cloned();
-            if statement.is_some() || is_litter(self.server, name) {
-                self.write_close(name.as_bytes());
-                self.mark(Mark::Own, Change::Nothing, Placed::Nothing);
-            }
-            if let Some(statement) = statement {
-                write_parse_tail(self.patch, name.as_bytes(), &statement.tail);
-                self.mark(Mark::Own, Change::Nothing, Placed::Nothing);
-                litter(self.server, name);
-            } else {
-                cleared(self.server, name);
-            }
+            let name = name.as_bytes();
+            let Some(statement) = self.own.get(name).cloned() else {
+                sweep(self.server, self.own, name, self.patch);
+                continue;
+            };
+            self.write_close(name);
+            self.mark(Mark::Own, Change::Nothing, Placed::Nothing);
+            write_parse_tail(self.patch, name, &statement.tail);
+            self.mark(Mark::Own, Change::Nothing, Placed::Nothing);
+            litter(self.server, name);
         }
     }
 }
