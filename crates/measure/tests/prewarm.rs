@@ -49,7 +49,7 @@ fn planning_warms_and_parsing_alone_does_not() {
         if parse < 0.5 && bind > 0.7 && explain > 0.7 {
             let bind = statement.summary(Way::Bind).unwrap();
             assert!(bind.warming.unwrap().median > 0.0 && bind.warming_kib.unwrap() > 0.0);
-            assert_eq!(result.exhibits().len(), 1);
+            assert_eq!(result.exhibits().len(), 2);
             return;
         }
         last = Some((parse, bind, explain));

@@ -2,7 +2,7 @@
 
 use super::model::{Cost, Prewarm, Statement, Way, WaySummary, cpus, faults, walls};
 use crate::failure::FailureCount;
-use crate::report::{Exhibit, Experiment, Finding, Measure, Table, Tone};
+use crate::report::{Bar, BarGroup, Bars, Colour, Exhibit, Experiment, Finding, Measure, Table, Tone, Unit};
 use crate::stats::{Distribution, Ratio, micros, percent};
 
 impl Experiment for Prewarm {
@@ -29,7 +29,10 @@ impl Experiment for Prewarm {
     }
 
     fn exhibits(&self) -> Vec<Exhibit> {
-        self.statements.iter().map(|statement| Exhibit::Table(table(statement, &self.ways))).collect()
+        let mut exhibits: Vec<Exhibit> =
+            self.statements.iter().map(|statement| Exhibit::Table(table(statement, &self.ways))).collect();
+        exhibits.extend(bars(&self.statements, &self.ways).map(Exhibit::Bars));
+        exhibits
     }
 
     fn failures(&self) -> Vec<(String, FailureCount)> {
@@ -142,6 +145,33 @@ fn table(statement: &Statement, ways: &[Way]) -> Table {
     }
 }
 
+/// First runs by processor time where that is known for all of them, else by the clock.
+fn bars(statements: &[Statement], ways: &[Way]) -> Option<Bars> {
+    let known = |statement: &Statement| statement.samples.iter().all(|s| s.runs.iter().all(|run| run.host.is_some()));
+    let by_cpu = statements.iter().all(known);
+    let values = |costs: &[&Cost]| Distribution::of(&if by_cpu { cpus(costs) } else { walls(costs) });
+    let bar = |label: &str, colour, costs: &[&Cost]| {
+        Some(Bar { label: label.to_owned(), colour, value: values(costs)?.median })
+    };
+    let groups: Vec<BarGroup> = statements
+        .iter()
+        .map(|statement| {
+            let first = |way: &Way| {
+                let colour = if *way == Way::None { Colour::First } else { Colour::Other(0) };
+                bar(way.name(), colour, &statement.run(*way, 0))
+            };
+            let mut bars: Vec<Bar> = ways.iter().filter_map(first).collect();
+            bars.extend(bar("second run", Colour::Direct, &statement.run(Way::None, 1)));
+            bars.extend(bar("steady runs", Colour::Direct, &statement.steady()));
+            BarGroup { title: short(&statement.sql), remark: String::new(), bars }
+        })
+        .filter(|group| !group.bars.is_empty())
+        .collect();
+    let what = if by_cpu { "processor time of the backend" } else { "time" };
+    let caption = format!("First run on a fresh connection, by how it was warmed: {what}, medians");
+    (!groups.is_empty()).then_some(Bars { caption, unit: Unit::Micros, groups })
+}
+
 fn run_row(name: &str, costs: &[&Cost], width: usize) -> Option<Vec<String>> {
     let time = Distribution::of(&walls(costs))?;
     let mut row = vec![name.to_owned()];
@@ -230,7 +260,8 @@ mod tests {
     #[test]
     fn the_table_says_what_each_way_removes() {
         let result = result();
-        let Some(Exhibit::Table(table)) = result.exhibits().pop() else { panic!("a table") };
+        let exhibits = result.exhibits();
+        let Some(Exhibit::Table(table)) = exhibits.first() else { panic!("a table") };
         let column = |name: &str| {
             let at = table.columns.iter().position(|column| column == name).unwrap();
             table.rows.iter().map(|row| row[at].clone()).collect::<Vec<_>>()
@@ -244,6 +275,9 @@ mod tests {
         assert_eq!(column("warming"), ["-", "400 us", "400 us", "400 us", "-", "-"]);
         assert_eq!(column("its memory")[1], "512 KiB");
         assert_eq!(column("faults")[0], "7");
+        let Some(Exhibit::Bars(bars)) = exhibits.get(1) else { panic!("bars") };
+        let values: Vec<f64> = bars.groups[0].bars.iter().map(|bar| bar.value).collect();
+        assert_eq!(values, [550.0, 300.0, 65.0, 50.0, 50.0, 25.0]);
     }
 
     #[test]
