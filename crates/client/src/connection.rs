@@ -127,6 +127,17 @@ impl Connection {
         self.run(&mut |_| {})
     }
 
+    /// Parse + Bind + Sync in one go, without Execute: the server analyses and plans the statement, and prepares to run
+    /// it if it is a plain SELECT, but no row is fetched and nothing is changed.
+    pub fn parse_bind_sync(&mut self, sql: &str, values: &[Option<&str>]) -> Result<Reply> {
+        check_text(sql)?;
+        self.out.clear();
+        frontend::write_parse(&mut self.out, b"", sql.as_bytes(), &[]);
+        write_bind(&mut self.out, "", values)?;
+        self.out.extend_from_slice(&frontend::SYNC_BYTES);
+        self.run(&mut |_| {})
+    }
+
     /// Closes a named statement.
     pub fn close_statement(&mut self, name: &str) -> Result<Reply> {
         check_text(name)?;

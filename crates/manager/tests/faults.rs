@@ -1,5 +1,5 @@
 //! Servers that misbehave, one at a time: they answer late, refuse, send nonsense while nobody uses them, keep silent about a
-//! cancel request. Whoever is not concerned notices nothing, and the pool gets its size back.
+//! cancel request; and clients that do, or go away. Whoever is not concerned notices nothing, and the pool gets its size back.
 
 mod support;
 
@@ -233,6 +233,139 @@ fn clients_that_die_inside_a_message() {
             }
         }
         assert_eq!(other.query("select count(*) from h").value(), "0");
+    }
+}
+
+/// A FunctionCall, of which the manager knows nothing: it waits for the replies to what was sent before it.
+fn call() -> Vec<u8> {
+    // pg_backend_pid(), no arguments, a result in binary.
+    let body = [&2026_u32.to_be_bytes()[..], &[0; 4], &[0, 1]].concat();
+    message(frontend::FUNCTION_CALL, &body)
+}
+
+/// Within COPY, messages that would have to wait for the replies to it: it does not end before they are sent, so they are
+/// refused, as the server refuses others there.
+#[test]
+fn messages_that_wait_within_copy() {
+    let db = database("waitcopy");
+    server().psql(db, "create table w (id int)").unwrap();
+    for workers in [1, 2] {
+        let manager = manager(server(), workers, 1);
+        let mut other = Client::new(&manager, db);
+        let copy = query("copy w from stdin");
+        let currval = query("select lastval()");
+        for (what, bytes) in [("FunctionCall", call()), ("Query", currval)] {
+            // The server reads COPY data when it comes, or is about to.
+            for at_once in [false, true] {
+                for leaves in [false, true] {
+                    let mut client = Client::new(&manager, db);
+                    if at_once {
+                        client.send(&[&copy[..], &bytes].concat());
+                    } else {
+                        client.send(&copy);
+                        client.until(b'G');
+                        client.send(&bytes);
+                    }
+                    if !leaves {
+                        let reply = client.reply();
+                        assert_eq!((reply.state(), reply.status), ("08P01", 0), "{what}, {at_once}: {reply:?}");
+                        assert!(reply.errors[0].1.contains("during COPY from stdin"), "{reply:?}");
+                    }
+                    drop(client);
+                    assert_eq!(other.query("select 'on'").value(), "on", "{what}, {at_once}, {leaves}");
+                }
+            }
+            // Behind the end of the data it waits and is answered.
+            let mut client = Client::new(&manager, db);
+            let mut whole = copy.clone();
+            frontend::write_copy_data(&mut whole, b"1\n");
+            whole.extend(message(frontend::COPY_DONE, b""));
+            whole.extend(&bytes);
+            client.send(&whole);
+            assert_eq!(client.reply().done, ["COPY 1"], "{what}");
+            assert_eq!(client.reply().status, b'I', "{what}");
+        }
+        assert_eq!(backends(db, "true"), 1);
+    }
+}
+
+/// A client has gone while a message of its waits for the replies to a long statement: the statement ends as if nothing waited.
+#[test]
+fn clients_that_die_while_a_message_waits() {
+    let db = database("diewaiting");
+    for workers in [1, 2] {
+        let manager = manager(server(), workers, 1);
+        let mut other = Client::new(&manager, db);
+        let long = query("select pg_sleep(300), 'long'");
+        let runs = || backends(db, "query like '%long%' and state = 'active'");
+        for at_once in [false, true] {
+            let mut dying = Client::new(&manager, db);
+            dying.send(&[&long[..], &call()].concat());
+            if !at_once {
+                eventually(SOON, "the query runs", || runs() == 1);
+            }
+            drop(dying);
+            assert_eq!(other.query("select 'on'").value(), "on");
+            eventually(SOON, "the statement is stopped", || runs() == 0);
+        }
+    }
+}
+
+/// A Flush that carries something makes the server skip to the next Sync, and no reply belongs to a Flush: it may not come
+/// behind what a client leaves to the next one.
+#[test]
+fn a_flush_that_carries_something() {
+    let db = database("flush");
+    for workers in [1, 2] {
+        let manager = manager(server(), workers, 1);
+        let mut next = Client::new(&manager, db);
+        for sql in ["commit", ""] {
+            let mut client = Client::new(&manager, db);
+            assert_eq!(client.query("begin").status, b'T');
+            next.start("select 'on'");
+            eventually(SOON, "it waits", || next.is_silent(Duration::from_millis(100)));
+            let flush = message(frontend::FLUSH, b"x");
+            client.send(&if sql.is_empty() { flush } else { [query(sql), flush].concat() });
+            assert_eq!(next.reply().value(), "on");
+            let reply = client.until(b'E');
+            assert_eq!(reply.state(), "08P01", "{reply:?}");
+            assert_eq!(client.reply().status, 0, "it is closed");
+        }
+        // One that comes first, and is gone before the server has said a word.
+        for round in 0..20 {
+            let mut client = Client::new(&manager, db);
+            client.send(&message(frontend::FLUSH, b"x"));
+            assert_eq!(next.query(&format!("select {round}")).value(), round.to_string());
+        }
+    }
+}
+
+/// Thousands of messages without a Sync behind a Query: when that is answered, nothing makes the server send the rest.
+#[test]
+fn too_many_messages_behind_a_query() {
+    let db = database("toomany");
+    for workers in [1, 2] {
+        let manager = manager(server(), workers, 1);
+        let mut client = Client::new(&manager, db);
+        let parse = |sql: &str| {
+            let mut out = Vec::new();
+            frontend::write_parse(&mut out, b"", sql.as_bytes(), &[]);
+            out
+        };
+        // From the second time on the server has it, and its reply is not the server's.
+        for _ in 0..3 {
+            client.send(&[&parse("select 'known'")[..], &frontend::SYNC_BYTES].concat());
+            assert_eq!(client.reply().tags, "1Z");
+        }
+        let mut many = [query("select pg_sleep(0.3)"), parse("select 'new'")].concat();
+        for _ in 0..10_000 {
+            many.extend(parse("select 'known'"));
+        }
+        client.send(&many);
+        assert_eq!(client.reply().status, b'I');
+        let reply = client.reply();
+        assert_eq!((reply.state(), reply.status), ("08P01", 0), "{:?}", reply.errors);
+        assert_eq!(Client::new(&manager, db).query("select 'on'").value(), "on");
     }
 }
 

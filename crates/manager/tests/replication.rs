@@ -125,7 +125,9 @@ fn logical_decoding_goes_both_ways() {
         return;
     }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    source().psql("postgres", "create table decoded (n int); insert into decoded values (4711)").unwrap();
+    // The server of tests does not wait for its log; here the end of the log must be behind the commit.
+    let sql = "set synchronous_commit = on; create table decoded (n int); insert into decoded values (4711)";
+    source().psql("postgres", sql).unwrap();
     let end = source().psql("postgres", "select pg_current_wal_flush_lsn()").unwrap();
     let dir = folder("pgusher-decoded");
     let file = dir.path().join("out");

@@ -4,6 +4,7 @@
 //! what is measured, in which order, and what may be concluded from it.
 
 pub mod demo;
+pub mod doctor;
 pub mod failure;
 pub mod floor;
 pub mod manager_process;

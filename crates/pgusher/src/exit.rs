@@ -11,7 +11,7 @@ pub(crate) enum Exit {
     Usage,
     /// It ran, but some connections or statements failed.
     SomeFailed,
-    /// It ran, and a threshold of `--fail-if` was violated.
+    /// It ran, and a threshold of `--fail-if` or `--fail-on` was violated.
     Threshold,
     /// Ended by SIGINT, after printing what there was.
     Interrupted,

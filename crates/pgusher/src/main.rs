@@ -4,6 +4,7 @@
 mod bench_reconnect;
 mod bench_storm;
 mod demo;
+mod doctor;
 mod exit;
 mod files;
 mod interrupt;
@@ -23,7 +24,7 @@ use crate::exit::Exit;
 #[derive(Debug, Parser)]
 #[command(name = "pgusher", version, about, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done; 1 wrong options or configuration, or no connection at all; \
-    2 ran, but something failed; 3 a --fail-if threshold was violated; 130 interrupted.")]
+    2 ran, but something failed; 3 a threshold was violated (--fail-if, doctor's --fail-on); 130 interrupted.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -33,6 +34,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Profile(profile::Args),
+    Doctor(doctor::Args),
     Serve(serve::Args),
     /// Measure how connections behave under load.
     #[command(subcommand)]
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Profile(args) => profile::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Bench(Bench::Reconnect(args)) => bench_reconnect::run(args),
         Command::Bench(Bench::Storm(args)) => bench_storm::run(args),

@@ -108,7 +108,8 @@ pub struct Ledger {
     copy_in: bool,
     /// Syncs that the server ignores if it reads them within COPY, and answers if COPY ended with an error before.
     uncertain_syncs: u32,
-    /// One of those was sent and COPY failed: which of the two happened can't be known.
+    /// One of those was sent and COPY failed: which of the two happened can't be known. Or an error came that nothing was
+    /// booked for.
     doubt: bool,
     /// What became of marks since the caller last looked.
     events: Vec<Event>,
@@ -172,6 +173,12 @@ impl Ledger {
     /// Does the server owe a ReadyForQuery? It sends what it has gathered then.
     pub fn owes_ready(&self) -> bool {
         self.owed.iter().any(is_unit)
+    }
+
+    /// Does the server read COPY data whose end has not been sent? It answers nothing before that, unless it is an error.
+    #[inline]
+    pub fn reads_copy(&self) -> bool {
+        self.copy_in
     }
 
     /// Entries that are open. Each needs a few bytes; a relay stops reading from a client whose ledger is long.
@@ -509,7 +516,12 @@ impl Ledger {
                 self.events.push(Event::Failed);
             }
             Some(Entry::Extended(_)) => {}
-            _ => return,
+            None => {
+                // Either the server ends the connection, or it skips to a Sync for a reason that is not known.
+                self.doubt = true;
+                return;
+            }
+            Some(_) => return,
         }
         while let Some(entry) = self.owed.front() {
             match entry {
@@ -747,6 +759,17 @@ mod tests {
         for tag in b"NSAE" {
             assert!(Ledger::new().received(*tag, TxStatus::Idle).is_ok());
         }
+    }
+
+    #[test]
+    fn an_error_out_of_the_blue_is_never_clean() {
+        let mut ledger = run(b"Q", &tags("CZE"));
+        assert!(!ledger.is_quiet() && ledger.is_empty());
+        for tag in b"PBES" {
+            ledger.sent(*tag);
+        }
+        receive(&mut ledger, &tags("Z"));
+        assert!(!ledger.is_clean());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::effects::More;
 use super::io::{ConnId, Mail, Output};
 use super::replication::Wanted;
+use super::server::State as ServerState;
 use super::{Core, Entropy, MAX_HELD};
 use crate::auth::Login;
 use crate::shared::{PoolEntry, Welcome};
@@ -540,10 +541,16 @@ pub(super) fn draining() -> Report {
 }
 
 impl Core {
-    /// Does this client wait for something else than its own server's replies? If it hangs up then, it is gone.
-    pub fn client_waits(&self, slot: u32) -> bool {
-        self.clients
-            .get(slot as usize)
-            .is_some_and(|c| matches!(c.state, State::Waiting { .. } | State::Promised { .. } | State::AwaitFacts))
+    /// A client that is not read has hung up. Is it gone? Otherwise that is seen when it is read again, which is soon.
+    pub fn is_gone(&self, slot: u32) -> bool {
+        self.clients.get(slot as usize).is_some_and(|c| match c.state {
+            State::Waiting { .. } | State::Promised { .. } | State::AwaitFacts | State::Replicating { .. } => true,
+            // Its server works for it, as long as it likes. A client that is read is gone then, too. The replies to messages
+            // of our own do not take long, and the server is still good afterwards.
+            State::Seated { server } => {
+                self.servers.get(server as usize).is_some_and(|s| matches!(s.state, ServerState::Seated { .. }))
+            }
+            _ => false,
+        })
     }
 }

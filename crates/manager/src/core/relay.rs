@@ -90,6 +90,10 @@ impl Core {
                 Ok(None) => break,
                 Err(e) => return self.bad_client(slot, &e.to_string()),
             };
+            if head.tag == frontend::FLUSH && head.body_len > 0 {
+                // The server would answer with an error and skip to the next Sync, and nobody could tell whether, and when.
+                return self.bad_client(slot, "invalid message format");
+            }
             let server = match client.state {
                 State::Seated { server } => match self.disagrees(slot, server) {
                     None => server,
@@ -205,6 +209,9 @@ impl Core {
                 }
             };
             if edit == Edit::Wait {
+                if self.servers.get(server as usize).is_some_and(|s| s.ledger.reads_copy()) {
+                    return self.misplaced_in_copy(slot, head.tag);
+                }
                 let begin = head.start;
                 if let Some(client) = self.clients.get_mut(slot as usize) {
                     client.scanner = Scanner::new();
@@ -245,8 +252,7 @@ impl Core {
         };
         if s.ledger.len() > MAX_LEDGER {
             if !s.ledger.owes_ready() {
-                // Nothing among it makes the server send what it has got, so the client would wait for ever.
-                return self.bad_client(slot, "too many messages without a Sync");
+                return self.never_answered(slot);
             }
             if let Some(client) = self.clients.get_mut(slot as usize) {
                 client.ahead = true;
@@ -285,6 +291,17 @@ impl Core {
         } else if is_request(tag) && tag != frontend::FLUSH {
             client.discard = Discard::UntilSync;
         }
+    }
+
+    /// Nothing among what is owed makes the server send what it has got, and the client is not read: it would wait for ever.
+    fn never_answered(&mut self, slot: u32) {
+        self.bad_client(slot, "too many messages without a Sync");
+    }
+
+    /// A message has to wait for the replies to those before it, and the server reads COPY data: it would answer when the data
+    /// ends, which the client can say behind this message only. The server would refuse it there, and end the connection.
+    fn misplaced_in_copy(&mut self, slot: u32, tag: u8) {
+        self.bad_client(slot, &format!("unexpected message type 0x{tag:02X} during COPY from stdin"));
     }
 
     fn bad_client(&mut self, slot: u32, what: &str) {
@@ -391,12 +408,14 @@ impl Core {
             }
         }
         self.forward(ConnId::Client(client), Source::Input, buf, run..pos, composed);
-        if short {
-            if let Some(c) = self.clients.get_mut(client as usize).filter(|c| c.ahead) {
+        if let Some(c) = self.clients.get_mut(client as usize).filter(|c| c.ahead) {
+            if short {
                 c.ahead = false;
                 if !c.settling {
                     self.out.push_back(Output::Resume(ConnId::Client(client)));
                 }
+            } else if self.servers.get(slot as usize).is_some_and(|s| !s.ledger.owes_ready()) {
+                return self.never_answered(client);
             }
         }
         if self.clients.get(client as usize).is_some_and(|c| c.settling) {
@@ -470,7 +489,12 @@ impl Core {
         if self.clients.get(client as usize).is_none_or(|c| !c.settling || c.waits_to_hear() || c.is_held_back()) {
             return;
         }
-        if self.servers.get(slot as usize).is_some_and(|s| s.ledger.owes_ready()) {
+        let Some(ledger) = self.servers.get(slot as usize).map(|s| &s.ledger) else { return };
+        if ledger.owes_ready() {
+            if ledger.reads_copy() {
+                let tag = self.clients.get(client as usize).and_then(|c| c.pending.first());
+                self.misplaced_in_copy(client, tag.copied().unwrap_or_default());
+            }
             return;
         }
         if let Some(c) = self.clients.get_mut(client as usize) {

@@ -62,6 +62,8 @@ pub struct Worker {
     again: Vec<Source>,
     /// Connections whose socket broke while it was written.
     lost: Vec<ConnId>,
+    /// Connections that have left since the poll: events of theirs are not about those that have their numbers now.
+    left: Vec<ConnId>,
     /// Connections that have more pending than they should.
     full: Vec<ConnId>,
     /// Connections that are tried again soon: the server's queue was full.
@@ -105,6 +107,7 @@ impl Worker {
             epoch: Instant::now(),
             again: Vec::new(),
             lost: Vec::new(),
+            left: Vec::new(),
             full: Vec::new(),
             retry: Vec::new(),
             draining: false,
@@ -133,6 +136,7 @@ impl Worker {
             }
             let now = Instant::now();
             self.core.set_now(self.micros(now));
+            self.left.clear();
             for event in &events {
                 self.event(event);
             }
@@ -177,6 +181,9 @@ impl Worker {
             Some(Source::Lingering(slot)) => return self.sockets.lingering.event(slot, event),
             None => return,
         };
+        if self.left.contains(&conn) {
+            return;
+        }
         if event.is_writable() {
             self.writable(conn);
         }
@@ -184,12 +191,6 @@ impl Worker {
             let Some(io) = self.sockets.get(conn) else { return };
             io.readable = true;
             io.ended |= event.is_read_closed() || event.is_error();
-            if let (true, true, ConnId::Client(slot)) = (io.paused, io.ended, conn) {
-                // A client that has hung up must not keep its place in a queue.
-                if self.core.client_waits(slot) {
-                    return self.hung_up(conn);
-                }
-            }
             self.read(conn);
         }
     }

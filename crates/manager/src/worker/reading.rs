@@ -16,6 +16,9 @@ impl Worker {
         for _ in 0..READS_IN_A_ROW {
             let Some(io) = self.sockets.get(conn) else { return };
             if io.paused || !io.readable || io.connecting {
+                if io.paused && io.ended {
+                    self.ended_unread(conn);
+                }
                 return;
             }
             if !matches!(io.layer, Layer::Plain) {
@@ -32,6 +35,16 @@ impl Worker {
             }
         }
         self.again.push(Source::Conn(conn));
+    }
+
+    /// A connection that must not be read has ended. A client that has hung up must keep neither its place in a queue nor its
+    /// server, however long it would not be read.
+    fn ended_unread(&mut self, conn: ConnId) {
+        if let ConnId::Client(slot) = conn {
+            if self.core.is_gone(slot) {
+                self.hung_up(conn);
+            }
+        }
     }
 
     /// Gives the core the bytes that were read, behind those that it has kept.

@@ -57,6 +57,7 @@ impl Worker {
                 let (Some(state), Some(mut io)) = (self.core.take_server(server), io) else {
                     return;
                 };
+                self.left.push(ConnId::Server(server));
                 if let Err(e) = self.poll.registry().deregister(&mut io.socket) {
                     tracing::error!("cannot hand a socket over: {e}");
                 }
@@ -163,6 +164,7 @@ impl Worker {
         self.full.retain(|full| *full != conn);
         self.retry.retain(|(retry, _)| *retry != conn);
         let Some(mut io) = io else { return };
+        self.left.push(conn);
         if let Layer::Tls(session) = &mut io.layer {
             self.sealed.clear();
             // What is under way goes first; that a handshake cannot be ended politely changes nothing.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::environment::Environment;
 use super::exhibit::Experiment;
+use crate::doctor::Diagnosis;
 use crate::failure::FailureCount;
 use crate::reconnect::Reconnect;
 use crate::stats::Summary;
@@ -36,6 +37,9 @@ pub struct Report {
     /// Connecting many clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storm: Option<Storm>,
+    /// What a server's connections suffer from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doctor: Option<Diagnosis>,
     /// What could not be measured, and other things that a reader must know.
     pub notes: Vec<String>,
 }
@@ -53,6 +57,7 @@ impl Report {
             protocols: Vec::new(),
             reconnect: None,
             storm: None,
+            doctor: None,
             notes: Vec::new(),
         }
     }
@@ -69,6 +74,7 @@ impl Report {
         }
         all.extend(self.reconnect.as_ref().map(|r| r as &dyn Experiment));
         all.extend(self.storm.as_ref().map(|s| s as &dyn Experiment));
+        all.extend(self.doctor.as_ref().map(|d| d as &dyn Experiment));
         all
     }
 

@@ -57,6 +57,7 @@ pub(crate) fn sample() -> Report {
         ],
         reconnect: Some(reconnect_tests::sample()),
         storm: None,
+        doctor: None,
         notes: vec!["a <note>".to_owned()],
     }
 }
@@ -110,6 +111,7 @@ fn an_empty_report_is_a_page_too() {
         protocols: Vec::new(),
         reconnect: None,
         storm: None,
+        doctor: None,
         notes: Vec::new(),
     };
     assert_eq!(check(&page(&empty)), Ok(()));

@@ -234,7 +234,7 @@ impl Running<'_> {
         let name = format!("{}, {clients} clients, round {number} of {}", gate.side, options.rounds);
         progress(&name);
         let control = self.control.as_mut().filter(|_| gate.side == Side::Direct);
-        let before = control.as_ref().and_then(|control| control.before());
+        let mut before = control.and_then(Control::before);
         let manager_pid = options.manager_pid.filter(|_| gate.side == Side::Managed);
         let manager_before = manager_pid.and_then(host::cpu_ns);
         let queues_before = gate.local.then(host::listen_queues).flatten();
@@ -248,7 +248,7 @@ impl Running<'_> {
             engine::run(door(), load, self.stop, &mut |ready| progress(&format!("{name}: {ready} ready")))?;
         let manager_cpu = manager_pid.and_then(host::cpu_ns);
         let queues = queues_before.and_then(|_| host::listen_queues());
-        let mut cost = before.as_ref().and_then(|before| before.cost());
+        let mut cost = before.as_mut().and_then(|before| before.cost());
 
         let times: Vec<Times> = outcome.held.iter().map(|session| session.times).collect();
         let seed = options.seed.wrapping_add(u64::from(number));

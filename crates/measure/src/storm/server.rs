@@ -25,15 +25,16 @@ pub(super) struct Control {
     connection: Connection,
     /// Only when the server runs on this machine.
     postmaster: Option<u32>,
-    /// Sessions that were there before the first round.
+    /// Sessions that were there before the round, such as a manager's.
     sessions: u32,
 }
 
-/// The server's processes before a round.
+/// The server's processes before a round, and those of the round once they were looked at.
 pub(super) struct Before {
     postmaster: u32,
     usage: Usage,
     children: HashSet<u32>,
+    backends: HashSet<u32>,
 }
 
 impl Control {
@@ -63,13 +64,15 @@ impl Control {
         }
     }
 
-    /// The processes before a round.
-    pub(super) fn before(&self) -> Option<Before> {
+    /// Counts the sessions before a round, and looks at the processes.
+    pub(super) fn before(&mut self) -> Option<Before> {
+        self.sessions = number(&mut self.connection, SESSIONS).unwrap_or(self.sessions);
         let postmaster = self.postmaster?;
-        Some(Before { postmaster, usage: host::usage(postmaster)?, children: host::children(postmaster) })
+        let (usage, children) = (host::usage(postmaster)?, host::children(postmaster));
+        Some(Before { postmaster, usage, children, backends: HashSet::new() })
     }
 
-    /// Waits until no more sessions are there than before the first round. Whether that came to pass.
+    /// Waits until no more sessions are there than before the round. Whether that came to pass.
     pub(super) fn wait_until_empty(&mut self, patience: Duration) -> bool {
         let begun = Instant::now();
         loop {
@@ -98,17 +101,17 @@ impl Control {
 
 impl Before {
     /// What the round has cost up to now, when its last client is ready. `None` if no backend belongs to it.
-    pub(super) fn cost(&self) -> Option<ServerCost> {
+    pub(super) fn cost(&mut self) -> Option<ServerCost> {
         let now = host::usage(self.postmaster)?;
         let mut sum = Usage::default();
-        let mut backends = 0_u32;
         for child in host::children(self.postmaster).difference(&self.children) {
             if let Some(usage) = host::usage(*child) {
                 sum.cpu_ns += usage.cpu_ns;
                 sum.minor_faults += usage.minor_faults;
-                backends += 1;
+                self.backends.insert(*child);
             }
         }
+        let backends = u32::try_from(self.backends.len()).unwrap_or(u32::MAX);
         let each = |total: f64| total / f64::from(backends);
         (backends > 0).then(|| ServerCost {
             backends,
@@ -129,8 +132,7 @@ impl Before {
     pub(super) fn wait_until_gone(&self, patience: Duration) -> bool {
         let begun = Instant::now();
         loop {
-            // Others may come and go; what matters is that not many more are there than before.
-            if host::children(self.postmaster).len() <= self.children.len() {
+            if host::children(self.postmaster).is_disjoint(&self.backends) {
                 return true;
             }
             if begun.elapsed() > patience {

@@ -73,7 +73,7 @@ fn find_sync(messages: &[u8]) -> Option<usize> {
         let (frame, used) = Frame::parse(messages.get(at..)?).ok()??;
         at += used;
         match (frame.tag, frame.body.first()) {
-            (frontend::PARSE | frontend::FLUSH, _) | (frontend::DESCRIBE | frontend::CLOSE, Some(b'S')) => {}
+            (frontend::PARSE, _) | (frontend::FLUSH, None) | (frontend::DESCRIBE | frontend::CLOSE, Some(b'S')) => {}
             (frontend::SYNC, _) => return Some(at),
             _ => return None,
         }
