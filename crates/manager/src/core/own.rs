@@ -3,9 +3,11 @@
 
 use super::Core;
 use super::audit::unasked;
+use super::io::ConnId;
+use super::listening;
 use super::relay::server_need;
 use super::server::State as ServerState;
-use pgusher_wire::{Report, TxStatus, backend, sqlstate};
+use pgusher_wire::{Frame, Report, TxStatus, backend, sqlstate};
 
 impl Core {
     /// Replies to statements of our own: they are consumed.
@@ -51,38 +53,50 @@ impl Core {
     /// The last ReadyForQuery to statements of our own. `rest` came together with it; nothing was asked for behind it, so it is what a
     /// server says of its own accord.
     fn own_complete(&mut self, slot: u32, rest: &[u8]) {
-        let whole = unasked(rest).is_some_and(|(_, cut_off)| cut_off.is_empty());
-        let Some(server) = self.servers.get(slot as usize) else {
+        let Some(server) = self.servers.get_mut(slot as usize) else {
             return;
         };
-        let serial = server.serial;
-        match server.state {
-            ServerState::Replaying { client } => {
+        let replaying = match server.state {
+            ServerState::Replaying { client } => Some(client),
+            _ => None,
+        };
+        match (replaying, unasked(rest)) {
+            (Some(client), Some((late, held))) => {
+                // A client that has not come in yet does not see it, nor does one that is about to leave it.
                 let stays = self.clients.get(client as usize).is_some_and(|c| c.login.is_none() && !c.cancelled);
-                if !stays && !whole {
+                if !stays && !held.is_empty() {
                     return self.server_closed(slot);
                 }
+                server.held = held.to_vec();
+                if stays {
+                    self.say(client, late);
+                }
                 self.replayed(slot, client);
-                let Some(server) = self.servers.get(slot as usize).filter(|s| s.serial == serial) else {
-                    return;
-                };
-                match server.state {
-                    ServerState::Seated { client: now } | ServerState::Replaying { client: now }
-                        if now == client && stays =>
-                    {
-                        if !rest.is_empty() {
-                            self.server_bytes(slot, rest);
-                        }
-                    }
-                    // What is whole is nobody's. The rest of what is not would be taken for somebody's.
-                    _ if whole => {}
-                    _ => self.server_closed(slot),
+            }
+            (None, _) if rest.is_empty() => {
+                if let ServerState::Resetting { step } = server.state {
+                    self.reset_done(slot, step);
                 }
             }
-            ServerState::Resetting { step } if rest.is_empty() => self.reset_done(slot, step),
-            _ if rest.is_empty() => {}
             // A notice that comes with it is nobody's.
             _ => self.server_closed(slot),
+        }
+    }
+
+    /// Gives a client what its server has said of its own accord, but for settings, whose values it knows.
+    fn say(&mut self, client: u32, mut messages: &[u8]) {
+        while let Ok(Some((frame, used))) = Frame::parse(messages) {
+            let (message, rest) = messages.split_at(used.min(messages.len()));
+            let heard = match frame.tag {
+                backend::NOTIFICATION_RESPONSE => {
+                    !listening::comes_from_elsewhere(self.clients.get(client as usize), frame.body)
+                }
+                tag => tag == backend::NOTICE_RESPONSE,
+            };
+            if heard {
+                self.send(ConnId::Client(client), message.to_vec());
+            }
+            messages = rest;
         }
     }
 
