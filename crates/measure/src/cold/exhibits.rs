@@ -35,7 +35,9 @@ impl Experiment for Cold {
     }
 
     fn exhibits(&self) -> Vec<Exhibit> {
-        let mut exhibits = Vec::new();
+        // The page begins with the plots; text has none.
+        let charts = [by_position(self), by_tables(self), by_objects(self)];
+        let mut exhibits: Vec<Exhibit> = charts.into_iter().flatten().map(Exhibit::Chart).collect();
         for event in Event::ALL {
             exhibits.extend(connecting_table(self, event).map(Exhibit::Table));
             exhibits.extend(query_table(self, event).map(Exhibit::Table));
@@ -43,8 +45,6 @@ impl Experiment for Cold {
         }
         exhibits.extend(backend_table(self).map(Exhibit::Table));
         exhibits.extend(per_table_table(self).map(Exhibit::Table));
-        exhibits
-            .extend([by_position(self), by_tables(self), by_objects(self)].into_iter().flatten().map(Exhibit::Chart));
         exhibits
     }
 

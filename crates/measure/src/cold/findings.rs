@@ -54,9 +54,11 @@ impl Difference {
     fn of(ratio: Ratio) -> Self {
         let about_1 = (1.0 / NOTICEABLE..=NOTICEABLE).contains(&ratio.value);
         let shown = ratio.interval.is_none() || ratio.differs();
+        // "About the same" needs an interval that is about 1 as well.
+        let narrow = ratio.interval.is_none_or(|i| i.low > 0.8 && i.high < 1.25);
         match (about_1, shown) {
-            (true, _) => Self::None,
-            (false, false) => Self::Unclear,
+            (true, _) if narrow => Self::None,
+            (true, _) | (false, false) => Self::Unclear,
             (false, true) if ratio.value > 1.0 => Self::More,
             (false, true) => Self::Less,
         }
@@ -150,6 +152,8 @@ fn kept(cold: &Cold) -> Option<Finding> {
     )
 }
 
+/// Numbers of tables are measured one after the other, so what else the machine does then weighs on the times. Where the
+/// backend's processor time is known, it decides.
 fn growth_with_objects(cold: &Cold) -> Vec<Finding> {
     let Some(most) = cold.connecting.iter().filter_map(|c| c.objects).max() else {
         return Vec::new();
@@ -158,32 +162,25 @@ fn growth_with_objects(cold: &Cold) -> Vec<Finding> {
     let largest = cold.connecting.iter().filter(|c| c.objects == Some(most) && c.side == Side::Direct);
     largest
         .filter_map(|group| {
-            let ratio = group.first_to_fewest_objects?;
-            let (tone, verdict) = match Difference::of(ratio) {
+            let time = group.first_to_fewest_objects?;
+            let times = |ratio: Ratio| format!("{} times{}", plain(ratio.value), interval(ratio.interval, plain));
+            let (tone, verdict) = match Difference::of(group.first_cpu_to_fewest_objects.unwrap_or(time)) {
                 Difference::More => (Tone::Bad, "grows"),
                 Difference::Less | Difference::None => (Tone::Neutral, "does not grow"),
                 Difference::Unclear => (Tone::Neutral, "is not shown to grow"),
             };
-            let cpu = |group: &Connecting| Some(group.backend_cpu.first.as_ref()?.median);
-            let least = cold.connecting.iter().find(|c| {
-                (c.event, c.side, c.objects) == (group.event, group.side, Some(fewest))
-            });
-            let cpu = match (least.and_then(cpu), cpu(group)) {
-                (Some(least), Some(most)) => {
-                    format!("; processor time of its backend {} and {}", micros(least), micros(most))
-                }
-                _ => String::new(),
-            };
+            let cpu = group
+                .first_cpu_to_fewest_objects
+                .map_or_else(String::new, |cpu| format!(", and its backend needs {} the processor time", times(cpu)));
             finding(
                 tone,
                 format!(
                     "The first connection after {} {verdict} with the number of tables in the database: with {} instead of {} it \
-                     takes {} times{} as long{cpu}.",
+                     takes {} as long{cpu}.",
                     group.event,
                     count(f64::from(most)),
                     count(f64::from(fewest)),
-                    plain(ratio.value),
-                    interval(ratio.interval, plain)
+                    times(time)
                 ),
             )
         })

@@ -229,6 +229,10 @@ pub struct Connecting {
     /// The first connection here / that with the fewest tables, of medians.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_to_fewest_objects: Option<Ratio>,
+    /// The same of its backend's processor time, on which what else the machine did while one or the other was measured has
+    /// little bearing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_cpu_to_fewest_objects: Option<Ratio>,
     /// The init files after the connections of the last round whose files are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<InitFiles>,
@@ -332,10 +336,14 @@ fn members(cells: &[Cell], (event, side, objects): Group) -> impl Iterator<Item 
 fn connecting(cells: &[Cell], group: Group) -> Connecting {
     let (event, side, objects) = group;
     let rounds: Vec<&Round> = members(cells, group).flat_map(|c| &c.rounds).collect();
-    let firsts = |group| -> Vec<f64> {
-        members(cells, group).flat_map(|c| &c.rounds).filter_map(|r| r.at(1, &|s| Some(s.connect_us))).collect()
+    let firsts = |group, of: fn(&Sample) -> Option<f64>| -> Vec<f64> {
+        members(cells, group).flat_map(|c| &c.rounds).filter_map(|r| r.at(1, &of)).collect()
     };
     let fewest = cells.iter().filter(|c| c.event == event && c.side == side).filter_map(|c| c.objects).min();
+    let growth = |of| {
+        let fewest = fewest.filter(|fewest| objects > Some(*fewest))?;
+        ratio_of_medians(&firsts(group, of), &firsts((event, side, Some(fewest)), of))
+    };
     let faults = |s: &Sample| s.backend_minor_faults.map(|n| n as f64);
     Connecting {
         event,
@@ -345,9 +353,8 @@ fn connecting(cells: &[Cell], group: Group) -> Connecting {
         backend_cpu: Positions::of(&rounds, |s| s.backend_cpu_us),
         first_minor_faults: median(rounds.iter().filter_map(|r| r.at(1, &faults)).collect()),
         later_minor_faults: median(rounds.iter().filter_map(|r| r.later(&faults)).collect()),
-        first_to_fewest_objects: fewest
-            .filter(|fewest| objects > Some(*fewest))
-            .and_then(|fewest| ratio_of_medians(&firsts(group), &firsts((event, side, Some(fewest))))),
+        first_to_fewest_objects: growth(|s| Some(s.connect_us)),
+        first_cpu_to_fewest_objects: growth(|s| s.backend_cpu_us),
         files: rounds.iter().rev().find_map(|r| r.files_after),
     }
 }

@@ -33,19 +33,16 @@ impl Experiment for Tables {
     }
 
     fn exhibits(&self) -> Vec<Exhibit> {
+        // The page begins with the plots; text has none.
         let mut exhibits = Vec::new();
-        for mode in self.modes() {
-            exhibits.push(Exhibit::Table(throughput(self, mode)));
-        }
-        exhibits.push(Exhibit::Table(alone(self)));
-        for mode in self.modes() {
-            exhibits.push(Exhibit::Table(catalog(self, mode)));
-        }
         for mode in self.modes() {
             exhibits.extend(speed(self, mode).map(Exhibit::Chart));
             exhibits.extend(quotient(self, mode).map(Exhibit::Chart));
         }
         exhibits.extend(first_touch(self).map(Exhibit::Chart));
+        exhibits.extend(self.modes().into_iter().map(|mode| Exhibit::Table(throughput(self, mode))));
+        exhibits.push(Exhibit::Table(alone(self)));
+        exhibits.extend(self.modes().into_iter().map(|mode| Exhibit::Table(catalog(self, mode))));
         exhibits
     }
 
