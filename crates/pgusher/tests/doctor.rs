@@ -6,18 +6,22 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pgusher_embedded::{Process, Server, free_port};
+use pgusher_embedded::{Process, Server, Signal, StopMode, free_port};
 use pgusher_measure::manager_process::ManagerProcess;
 use serde_json::Value;
 
 /// The program with nothing of the surroundings that could change what it does.
-fn run(arguments: &[&str]) -> Output {
+fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
         command.env_remove(name);
     }
-    let quick = ["--watch", "0.3", "--connections", "8"];
-    command.arg("doctor").args(quick).args(arguments).stdin(Stdio::null()).output().expect("it runs")
+    command.arg("doctor").args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(&["--watch", "0.3", "--connections", "8"]).args(arguments).output().expect("it runs")
 }
 
 fn out(output: &Output) -> String {
@@ -44,6 +48,35 @@ fn the_exit_code_is_the_severity() {
     let output = run(&["host=127.0.0.1 port=1 user=x"]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
     assert!(err(&output).contains("is a server running there"), "{}", err(&output));
+}
+
+/// Watches for a minute, in which `meanwhile` happens to it or to the server; what it wrote and its exit code.
+fn cut_short(meanwhile: impl FnOnce(&mut Process, &mut Server)) -> (String, Option<i32>) {
+    let mut server = Server::builder().setting("superuser_reserved_connections", "0").start().expect("a server");
+    let mut command = command(&["--watch", "60", "--fail-on", "warning", &server.uri("postgres", "postgres")]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut process = Process::spawn(command).expect("it starts");
+    let there =
+        "select count(*) from pg_stat_activity where application_name = 'pgusher doctor' and query ~ 'pg_stat_file'";
+    let end = Instant::now() + Duration::from_secs(30);
+    while server.psql("postgres", there).expect("psql") != "1" {
+        assert!(Instant::now() < end, "it does not watch");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    meanwhile(&mut process, &mut server);
+    let stdout = process.child().stdout.take().expect("a pipe");
+    let text = std::io::read_to_string(stdout).expect("text");
+    (text, process.wait(Duration::from_secs(30)).expect("waited").expect("it ends").code())
+}
+
+#[test]
+fn what_was_found_is_printed_when_it_ends_early() {
+    let (text, code) = cut_short(|_, server| drop(server.stop(StopMode::Immediate).expect("it stops")));
+    assert_eq!(code, Some(2), "before 3: {text}");
+    assert!(text.contains("THE SERVER WENT AWAY") && text.contains("WARNING   no-reserved-connections"), "{text}");
+    let (text, code) = cut_short(|process, _| process.signal(Signal::INT).expect("sent"));
+    assert_eq!(code, Some(130));
+    assert!(text.contains("Interrupted.") && text.contains("WARNING   no-reserved-connections"), "{text}");
 }
 
 #[test]
