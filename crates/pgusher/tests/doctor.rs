@@ -71,7 +71,9 @@ fn cut_short(meanwhile: impl FnOnce(&mut Process, &mut Server)) -> (String, Opti
 
 #[test]
 fn what_was_found_is_printed_when_it_ends_early() {
-    let (text, code) = cut_short(|_, server| drop(server.stop(StopMode::Immediate).expect("it stops")));
+    let (text, code) = cut_short(|_, server| {
+        server.stop(StopMode::Immediate).expect("it stops");
+    });
     assert_eq!(code, Some(2), "before 3: {text}");
     assert!(text.contains("THE SERVER WENT AWAY") && text.contains("WARNING   no-reserved-connections"), "{text}");
     let (text, code) = cut_short(|process, _| process.signal(Signal::INT).expect("sent"));
