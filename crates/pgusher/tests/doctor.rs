@@ -99,7 +99,7 @@ fn formats() {
     let csv = out(&run(&[&uri, "--format", "csv"]));
     assert!(csv.starts_with("finding,severity,what,per,cost_us\nno-reserved-connections,warning,"), "{csv}");
     let markdown = out(&run(&[&uri, "--format", "markdown"]));
-    assert!(markdown.contains("| no-reserved-connections | warning |"), "{markdown}");
+    assert!(markdown.contains("### no-reserved-connections (warning)"), "{markdown}");
     let page = out(&run(&[&uri, "--format", "html"]));
     assert!(page.contains("<html") && page.contains("no-reserved-connections"), "{page}");
 }
