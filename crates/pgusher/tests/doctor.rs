@@ -6,18 +6,23 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pgusher_embedded::{Process, Server, free_port};
+use pgusher_embedded::{Process, Server, Signal, StopMode, free_port};
 use pgusher_measure::manager_process::ManagerProcess;
 use serde_json::Value;
 
 /// The program with nothing of the surroundings that could change what it does.
-fn run(arguments: &[&str]) -> Output {
+fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
         command.env_remove(name);
     }
-    let quick = ["--watch", "0.3", "--connections", "8"];
-    command.arg("doctor").args(quick).args(arguments).stdin(Stdio::null()).output().expect("it runs")
+    command.arg("doctor").args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Without measuring: how fast this machine is at the moment must not decide.
+fn run(arguments: &[&str]) -> Output {
+    command(&["--watch", "0.3", "--connections", "0"]).args(arguments).output().expect("it runs")
 }
 
 fn out(output: &Output) -> String {
@@ -46,11 +51,44 @@ fn the_exit_code_is_the_severity() {
     assert!(err(&output).contains("is a server running there"), "{}", err(&output));
 }
 
+/// Watches for a minute, in which `meanwhile` happens to it or to the server; what it wrote and its exit code.
+fn cut_short(meanwhile: impl FnOnce(&mut Process, &mut Server)) -> (String, Option<i32>) {
+    let mut server = Server::builder().setting("superuser_reserved_connections", "0").start().expect("a server");
+    let mut command = command(&["--watch", "60", "--fail-on", "warning", &server.uri("postgres", "postgres")]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut process = Process::spawn(command).expect("it starts");
+    let there =
+        "select count(*) from pg_stat_activity where application_name = 'pgusher doctor' and query ~ 'pg_stat_file'";
+    let end = Instant::now() + Duration::from_secs(30);
+    while server.psql("postgres", there).expect("psql") != "1" {
+        assert!(Instant::now() < end, "it does not watch");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    meanwhile(&mut process, &mut server);
+    let stdout = process.child().stdout.take().expect("a pipe");
+    let text = std::io::read_to_string(stdout).expect("text");
+    (text, process.wait(Duration::from_secs(30)).expect("waited").expect("it ends").code())
+}
+
+#[test]
+fn what_was_found_is_printed_when_it_ends_early() {
+    let (text, code) = cut_short(|_, server| {
+        server.stop(StopMode::Immediate).expect("it stops");
+    });
+    assert_eq!(code, Some(2), "before 3: {text}");
+    assert!(text.contains("THE SERVER WENT AWAY") && text.contains("WARNING   no-reserved-connections"), "{text}");
+    let (text, code) = cut_short(|process, _| process.signal(Signal::INT).expect("sent"));
+    assert_eq!(code, Some(130));
+    assert!(text.contains("Interrupted.") && text.contains("WARNING   no-reserved-connections"), "{text}");
+}
+
 #[test]
 fn formats() {
     let server = Server::builder().setting("superuser_reserved_connections", "0").start().expect("a server");
     let uri = server.uri("postgres", "postgres");
-    let json: Value = serde_json::from_str(&out(&run(&[&uri, "--format", "json"]))).expect("json");
+    let measured =
+        command(&[&uri, "--watch", "0.3", "--connections", "8", "--format", "json"]).output().expect("it runs");
+    let json: Value = serde_json::from_str(&out(&measured)).expect("json");
     assert_eq!(json["schema_version"], 1);
     assert_eq!(json["environment"]["server"]["settings"]["superuser_reserved_connections"], Value::Null);
     assert_eq!(json["environment"]["server"]["version"].as_str(), json["doctor"]["reached"]["server_version"].as_str());
@@ -62,9 +100,9 @@ fn formats() {
     );
     assert!(json["doctor"]["measurements"][0]["median_us"].as_f64() > Some(1.0));
     let csv = out(&run(&[&uri, "--format", "csv"]));
-    assert!(csv.starts_with("finding,severity,what,per,cost_us\nno-reserved-connections,warning,"), "{csv}");
+    assert!(csv.starts_with("finding,severity,what,per,cost_us\nno-reserved-connections,warning,\"No "), "{csv}");
     let markdown = out(&run(&[&uri, "--format", "markdown"]));
-    assert!(markdown.contains("| no-reserved-connections | warning |"), "{markdown}");
+    assert!(markdown.contains("### no-reserved-connections (warning)"), "{markdown}");
     let page = out(&run(&[&uri, "--format", "html"]));
     assert!(page.contains("<html") && page.contains("no-reserved-connections"), "{page}");
 }

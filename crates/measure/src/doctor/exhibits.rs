@@ -1,7 +1,7 @@
 //! A diagnosis as tables for the report.
 
 use super::model::{Cost, Diagnosis, Severity};
-use super::text::{cost, counts, grouped};
+use super::text::cost;
 use crate::failure::{FailureCount, Step};
 use crate::report::{Exhibit, Experiment, Finding, Table, Tone, field};
 use crate::stats::{micros, seconds};
@@ -29,30 +29,28 @@ impl Experiment for Diagnosis {
         if self.findings.is_empty() {
             return vec![Finding { tone: Tone::Good, text: "Nothing was found.".to_owned() }];
         }
-        let tone = match self.worst() {
-            Some(Severity::Critical | Severity::Warning) => Tone::Bad,
-            Some(Severity::Notice) | None => Tone::Neutral,
+        let sentence = |f: &super::Finding| {
+            let tone = match f.severity {
+                Severity::Critical | Severity::Warning => Tone::Bad,
+                Severity::Notice => Tone::Neutral,
+            };
+            Finding { tone, text: format!("{} ({}): {}", f.id, f.severity.name(), f.what) }
         };
-        let first = self.findings.iter().take(3).map(|f| f.what.as_str()).collect::<Vec<_>>().join(" ");
-        vec![Finding { tone, text: format!("Found: {}. {first}", counts(self)) }]
+        self.findings.iter().map(sentence).collect()
     }
 
     fn exhibits(&self) -> Vec<Exhibit> {
-        let mut list = Vec::new();
+        let mut list: Vec<Exhibit> = self.findings.iter().map(|f| Exhibit::Table(finding(f))).collect();
         let mut add = |caption: &str, columns: &[&str], rows: Vec<Vec<String>>| {
             if !rows.is_empty() {
-                list.push(Exhibit::Table(Table {
-                    caption: caption.to_owned(),
-                    columns: columns.iter().map(|c| (*c).to_owned()).collect(),
-                    rows,
-                    remark: String::new(),
-                }));
+                list.push(Exhibit::Table(table(caption, columns, rows)));
             }
         };
-        add("Findings", &["finding", "severity", "what is wrong", "cost", "what mends it"], self.finding_rows());
-        add("Evidence", &["finding", "what", "value", "source"], self.evidence_rows());
-        let skipped = grouped(self).into_iter().map(|(what, reason, remedy)| vec![what, reason, remedy]).collect();
-        add("Not examined", &["what", "why", "what would allow it"], skipped);
+        let skipped = self.not_examined.iter().map(|n| {
+            let remedy = if n.remedy.is_empty() { String::new() } else { format!(" [{}]", n.remedy) };
+            vec![n.what.clone(), format!("{}{remedy}", n.reason)]
+        });
+        add("Not examined", &["what", "why, and what would allow it"], skipped.collect());
         add("Measured", &["time", "n", "median", "least", "most"], self.measurement_rows());
         list
     }
@@ -89,34 +87,25 @@ impl Experiment for Diagnosis {
     }
 }
 
-/// A cost for a cell.
-fn short(cost: &Cost) -> String {
-    match cost {
-        Cost::Measured { per, cost_us, .. } => format!("{} per {}", micros(*cost_us), per.name()),
-        Cost::NotMeasured { .. } => "not measured".to_owned(),
-    }
+fn table(caption: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
+    let columns = columns.iter().map(|c| (*c).to_owned()).collect();
+    Table { caption: caption.to_owned(), columns, rows, remark: String::new() }
+}
+
+/// One finding: two columns, so that it can be read on a phone.
+fn finding(f: &super::Finding) -> Table {
+    // The first column does not wrap; a statement's text is no name for a row.
+    let row = |e: &super::Evidence| match e.name.chars().count() {
+        0..=40 => vec![e.name.clone(), format!("{} [{}]", e.value, e.source)],
+        _ => vec!["statement".to_owned(), format!("{}: {} [{}]", e.name, e.value, e.source)],
+    };
+    let mut rows: Vec<Vec<String>> = f.evidence.iter().map(row).collect();
+    rows.push(vec!["cost".to_owned(), cost(&f.cost)]);
+    rows.extend(f.cures.iter().map(|c| vec!["mend".to_owned(), format!("{}: {}", c.place(), c.text)]));
+    table(&format!("{} ({})", f.id, f.severity.name()), &["what", "value"], rows)
 }
 
 impl Diagnosis {
-    fn finding_rows(&self) -> Vec<Vec<String>> {
-        let row = |f: &super::Finding| {
-            let cures: Vec<String> = f.cures.iter().map(|c| format!("{}: {}", c.place(), c.text)).collect();
-            vec![f.id.to_string(), f.severity.name().to_owned(), f.what.clone(), short(&f.cost), cures.join("; ")]
-        };
-        self.findings.iter().map(row).collect()
-    }
-
-    fn evidence_rows(&self) -> Vec<Vec<String>> {
-        let of = |f: &super::Finding| {
-            let id = f.id.to_string();
-            let row = |e: &super::Evidence| vec![id.clone(), e.name.clone(), e.value.clone(), e.source.clone()];
-            // How the cost was measured, or why not, is too long for the table of findings.
-            let last = vec![id.clone(), "cost".to_owned(), cost(&f.cost), String::new()];
-            f.evidence.iter().map(row).chain([last]).collect::<Vec<_>>()
-        };
-        self.findings.iter().flat_map(of).collect()
-    }
-
     fn measurement_rows(&self) -> Vec<Vec<String>> {
         self.measurements
             .iter()

@@ -233,12 +233,12 @@ impl Doctor<'_> {
         if self.look.lost().is_some() {
             return self.look.skip(WHAT, LOST, "run it again when the server is back");
         }
-        if self.options.connections == 0 {
-            return self.look.skip(WHAT, "no connection may be opened to measure", "--connections 40");
-        }
         if !self.facts.place.is_direct() {
             let reason = format!("this connection goes {}, whose times hide the server's", self.facts.place.manager());
             return self.look.skip(WHAT, &reason, "give the server's own address");
+        }
+        if self.options.connections == 0 {
+            return self.look.skip(WHAT, "no connection may be opened to measure", "--connections 40");
         }
         if free.is_some_and(|free| free < ROOM) {
             return self.look.skip(

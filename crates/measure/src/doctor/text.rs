@@ -49,7 +49,7 @@ fn head(diagnosis: &Diagnosis, out: &mut String) {
 }
 
 /// `1 critical, 2 warnings`.
-pub(super) fn counts(diagnosis: &Diagnosis) -> String {
+fn counts(diagnosis: &Diagnosis) -> String {
     let parts: Vec<String> = [Severity::Critical, Severity::Warning, Severity::Notice]
         .into_iter()
         .filter_map(|severity| match (diagnosis.count(severity), severity) {
@@ -110,7 +110,7 @@ fn tail(diagnosis: &Diagnosis, out: &mut String) {
 }
 
 /// What was not examined, with those that have one reason in one line.
-pub(super) fn grouped(diagnosis: &Diagnosis) -> Vec<(String, String, String)> {
+fn grouped(diagnosis: &Diagnosis) -> Vec<(String, String, String)> {
     let mut groups: Vec<(String, String, String)> = Vec::new();
     for n in &diagnosis.not_examined {
         match groups.iter_mut().find(|(_, reason, remedy)| *reason == n.reason && *remedy == n.remedy) {

