@@ -72,6 +72,7 @@ fn three_paces_over_tcp() {
             let round = &result.cells[1].rounds[0];
             assert!(round.total_us >= 127.0 / per_second * 1e6, "{round:?}");
             assert!(round.lateness.is_some());
+            assert!(result.growth.is_empty() && result.notes.iter().any(|n| n.contains("N / rate")));
         }
         assert!(result.growth.iter().all(|g| g.verdict.contains("too few")), "{:?}", result.growth);
         assert!(!result.exhibits().is_empty());

@@ -111,6 +111,9 @@ pub struct Growth {
     pub local_exponents: Vec<f64>,
 }
 
+/// Residuals of log T whose squares add up to no more than this are those of the arithmetic: the fit is exact.
+const EXACT: f64 = 1e-20;
+
 /// Why there is no fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
@@ -139,8 +142,8 @@ impl Growth {
         let (linear_quadratic, other_rss) = linear_quadratic(observations, &sizes);
         let n = observations.len() as f64;
         // The corrections are the same, since both have as many parameters.
-        let difference = |other: f64| n * (power_rss / other).ln();
-        let aicc_difference = other_rss.map(difference).filter(|d| d.is_finite());
+        let difference = |other: f64| (power_rss > EXACT && other > EXACT).then(|| n * (power_rss / other).ln());
+        let aicc_difference = other_rss.and_then(difference);
         let better = match aicc_difference {
             Some(d) if d > 2.0 => Better::LinearQuadratic,
             Some(d) if d < -2.0 => Better::PowerLaw,
@@ -241,7 +244,7 @@ fn residuals(sizes: &[(f64, f64)], model: impl Fn(f64) -> f64) -> Vec<Residual> 
 fn aicc(rss: f64, observations: usize) -> Option<f64> {
     let (n, k) = (observations as f64, 3.0);
     let value = n * (rss / n).ln() + 2.0 * k + 2.0 * k * (k + 1.0) / (n - k - 1.0);
-    (n > k + 1.0 && value.is_finite()).then_some(value)
+    (n > k + 1.0 && rss > EXACT).then_some(value)
 }
 
 /// An ordinary least squares line.

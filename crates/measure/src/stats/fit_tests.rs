@@ -71,6 +71,8 @@ fn too_little_is_said_plainly() {
     let two = Growth::of(&observations(&[(10.0, 10.0), (100.0, 100.0)])).expect("two sizes make a line");
     close(two.power_law.exponent.value, 1.0, 1e-9);
     assert_eq!((two.power_law.exponent.interval, two.power_law.aicc), (None, None));
+    let two = Growth::of(&observations(&[(2048.0, 187_344.0), (16_384.0, 1_901_233.0)])).expect("two sizes");
+    assert_eq!((two.aicc_difference, two.better), (None, Better::Neither), "both models fit exactly");
 }
 
 #[test]

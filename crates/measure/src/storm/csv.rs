@@ -47,12 +47,13 @@ pub(super) fn csv(storm: &Storm) -> String {
 
 /// The time of each number of clients, first and later rounds apart.
 pub(super) fn measures(storm: &Storm) -> Vec<Measure> {
+    let pace = storm.settings.pace;
     let mut all = Vec::new();
     for cell in &storm.cells {
         for kind in RoundKind::ALL {
             let samples = cell.totals(kind);
             if !samples.is_empty() {
-                all.push(Measure::times(format!("{}, {} clients, {kind}", cell.side, cell.clients), samples));
+                all.push(Measure::times(format!("{}, {} clients, {pace}, {kind}", cell.side, cell.clients), samples));
             }
         }
     }

@@ -99,10 +99,16 @@ pub fn run(
         storm.size(&here, *clients, progress)?;
     }
     let cells: Vec<Cell> = storm.cells.into_iter().filter(|c| !c.rounds.is_empty()).collect();
+    let given = matches!(options.pace, Pace::Rate { .. });
+    if given {
+        storm.notes.push(
+            "with a given rate the time until all are ready is N / rate; look at the time of one connection".to_owned(),
+        );
+    }
     Ok(Storm {
         settings: settings(options),
         facts,
-        growth: growth::all(&cells),
+        growth: if given { Vec::new() } else { growth::all(&cells) },
         cells,
         interrupted: stop.load(Ordering::Relaxed),
         notes: storm.notes,

@@ -121,7 +121,10 @@ fn a_line_per_round() {
     assert!(csv.contains("managed,256,1,18099.200,256,0,0,"), "{csv}");
     let measures = storm.measures();
     assert_eq!(measures.len(), 16);
-    assert_eq!((measures[1].name.as_str(), measures[1].samples.len()), ("direct, 256 clients, later rounds", 3));
+    assert_eq!(
+        (measures[1].name.as_str(), measures[1].samples.len()),
+        ("direct, 256 clients, 128 in flight, later rounds", 3)
+    );
 }
 
 #[test]
