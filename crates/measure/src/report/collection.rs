@@ -84,18 +84,18 @@ fn section(c: &Comparison) -> Section {
 }
 
 fn table(c: &Comparison) -> Table {
-    let columns = ["", "baseline", "n", "other", "n", "ratio", "95 % interval", "change"].map(str::to_owned).to_vec();
+    // What matters first comes first: a phone shows the first columns only.
+    let columns = ["", "change", "ratio", "95 % interval", "baseline", "other", "n"].map(str::to_owned).to_vec();
     let row = |m: &Compared| {
         let interval = m.ratio.and_then(|r| r.interval);
         vec![
             m.name.clone(),
-            m.unit.text(m.baseline.median),
-            m.baseline.n.to_string(),
-            m.unit.text(m.other.median),
-            m.other.n.to_string(),
+            words(m),
             m.ratio.map_or_else(|| "-".to_owned(), |r| ratio_text(r.value)),
             interval.map_or_else(|| "-".to_owned(), |i| format!("{} to {}", ratio_text(i.low), ratio_text(i.high))),
-            words(m),
+            m.unit.text(m.baseline.median),
+            m.unit.text(m.other.median),
+            format!("{}, {}", m.baseline.n, m.other.n),
         ]
     };
     Table { columns, rows: c.measures.iter().map(row).collect(), ..Table::default() }
