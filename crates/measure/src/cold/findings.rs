@@ -1,6 +1,7 @@
 //! Sentences that follow from the numbers, whichever way they came out.
 
-use super::model::{Cell, Cold, Connecting, Event, Run, Sample};
+use super::model::{Cell, Cold, Connecting, Event, Sample};
+use super::per_table::Run;
 use crate::report::{Finding, Tone};
 use crate::stats::{Interval, Ratio, count, micros, ratio_of_medians};
 use crate::target::Side;
