@@ -10,16 +10,21 @@
 //!
 //! Not here: many connections at the same time, and what a connection for each transaction costs under load.
 
+mod charts;
 mod exhibits;
 mod files;
 mod findings;
 mod model;
+mod options;
+mod per_table;
 mod rounds;
 mod series;
 
 pub use files::InitFiles;
-pub use model::{Cell, Cold, Connecting, Event, Kept, PerTable, Positions, Round, Run, Sample, Settings};
-pub use rounds::{Error, Options, Surroundings, Work, run};
+pub use model::{Cell, Cold, Connecting, Event, Kept, Positions, Round, Sample, Settings};
+pub use options::{Error, Options, Surroundings, Work};
+pub use per_table::{PerTable, Run};
+pub use rounds::run;
 
 #[cfg(test)]
 mod tests;

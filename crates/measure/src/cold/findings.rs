@@ -1,6 +1,7 @@
 //! Sentences that follow from the numbers, whichever way they came out.
 
-use super::model::{Cell, Cold, Connecting, Event, Run, Sample};
+use super::model::{Cell, Cold, Connecting, Event, Sample};
+use super::per_table::Run;
 use crate::report::{Finding, Tone};
 use crate::stats::{Interval, Ratio, count, micros, ratio_of_medians};
 use crate::target::Side;
@@ -169,20 +170,21 @@ fn growth_with_objects(cold: &Cold) -> Vec<Finding> {
                 Difference::Less | Difference::None => (Tone::Neutral, "does not grow"),
                 Difference::Unclear => (Tone::Neutral, "is not shown to grow"),
             };
-            let cpu = group
-                .first_cpu_to_fewest_objects
-                .map_or_else(String::new, |cpu| format!(", and its backend needs {} the processor time", times(cpu)));
-            finding(
-                tone,
-                format!(
-                    "The first connection after {} {verdict} with the number of tables in the database: with {} instead of {} it \
-                     takes {} as long{cpu}.",
-                    group.event,
-                    count(f64::from(most)),
-                    count(f64::from(fewest)),
+            let with = format!("with {} instead of {}", count(f64::from(most)), count(f64::from(fewest)));
+            let numbers = match group.first_cpu_to_fewest_objects {
+                None => format!("{with} it takes {} as long", times(time)),
+                Some(cpu) => format!(
+                    "{with} its backend needs {} the processor time. The time to connect, on which other work of the machine weighs as \
+                     well, was {} as long",
+                    times(cpu),
                     times(time)
                 ),
-            )
+            };
+            let text = format!(
+                "The first connection after {} {verdict} with the number of tables in the database: {numbers}.",
+                group.event
+            );
+            finding(tone, text)
         })
         .collect()
 }

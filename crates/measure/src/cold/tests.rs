@@ -78,7 +78,7 @@ fn sentences_follow_from_the_numbers() {
         "the first connection takes 4.53 ms, 2.20 times (2.20 to 2.20) as long as a later one (2.06 ms); its backend needs 900 us",
         "through the manager takes 103 us, about as long as a later one (103 us): 1.00 times",
         "the first client of the manager has its first answer 503 us after it began to connect, the first direct one after 4.93 ms",
-        "does not grow with the number of tables in the database: with 50,000 instead of 0 it takes 1.00 times",
+        "does not grow with the number of tables in the database: with 50,000 instead of 0 its backend needs 1.00 times",
         "grows with the tables that it touches: 100 us per table (100 us to 100 us), against 20.0 us when it is sent again",
     ] {
         assert!(text.contains(part), "{part}\nin\n{text}");
@@ -93,7 +93,7 @@ fn growth_with_objects_is_said_when_there_is_one() {
     ]);
     let grown = cold.findings().into_iter().find(|f| f.text.contains("grows with the number")).expect("a sentence");
     assert_eq!(grown.tone, Tone::Bad);
-    assert!(grown.text.contains("with 9,000 instead of 0 it takes 2.00 times"), "{}", grown.text);
+    assert!(grown.text.contains("with 9,000 instead of 0 its backend needs 2.00 times"), "{}", grown.text);
     // One number of tables touched is no line.
     assert_eq!(cold.per_table, []);
     assert!(!sentences(&cold).iter().any(|t| t.contains("first query of every new connection")));
