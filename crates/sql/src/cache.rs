@@ -282,7 +282,7 @@ mod tests {
         assert!(cache.judge(text, true).facts.is_none());
         let facts = cache.facts(text, true).unwrap();
         let names: Vec<&str> = facts.statements()[0].relations.iter().map(|relation| &*relation.name.name).collect();
-        assert_eq!(names, ["orders", "carts"]);
+        assert_eq!(names, ["carts", "orders"]);
         let other = b"insert into sales.orders (id) select id from carts where id = 8";
         assert!(Arc::ptr_eq(&facts, &cache.facts(other, true).unwrap()));
         assert_eq!(cache.counts().parses, 1);
