@@ -317,6 +317,40 @@ fn a_known_function_counts_within_an_unknown_one() {
 }
 
 #[test]
+fn what_is_set_without_a_name_that_is_known_reaches_nobody() {
+    let db = database("nameless");
+    let manager = manager(server(), 1, 1);
+    let (mut a, mut b) = (Client::new(&manager, db), Client::new(&manager, db));
+    a.query("set app.known = 'known'");
+    // Too long to be read: the names of its settings are not.
+    let long = format!("select 1 /* {} */; set app.hidden = 'secret'; set work_mem = '7MB'", "x".repeat(20_000));
+    assert!(a.query(&long).errors.is_empty());
+    assert_eq!(seen(&mut b, "app.hidden"), "");
+    assert_eq!(seen(&mut b, "work_mem"), "4MB");
+    assert_eq!(seen(&mut a, "work_mem"), "7MB");
+    assert_eq!(seen(&mut a, "app.known"), "known");
+    // set_config(text, text, boolean), by its number.
+    let mut call = Vec::new();
+    let mut body = vec![0, 0, 8, 30, 0, 0, 0, 3];
+    for argument in ["app.called", "secret", "f"] {
+        body.extend_from_slice(&(argument.len() as u32).to_be_bytes());
+        body.extend_from_slice(argument.as_bytes());
+    }
+    body.extend_from_slice(&[0, 0]);
+    call.push(b'F');
+    call.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+    call.extend_from_slice(&body);
+    a.send(&call);
+    assert!(a.reply().errors.is_empty());
+    assert_eq!(seen(&mut b, "app.called"), "");
+    // Nor what a client that dies has set.
+    let mut c = Client::new(&manager, db);
+    assert!(c.query(&long).errors.is_empty());
+    drop(c);
+    assert_eq!(seen(&mut b, "app.hidden"), "");
+}
+
+#[test]
 fn what_a_statement_sets_that_sql_has_prepared_stays_with_its_client() {
     let db = database("sql_prepared");
     let manager = manager(server(), 1, 1);

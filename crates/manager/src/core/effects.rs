@@ -131,6 +131,7 @@ pub(super) fn read(library: &mut Library, client: &Client, server: &Server, text
 pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
     server.changed_definitions |= plan.defines;
     server.unread |= plan.unread;
+    server.nameless |= plan.unread;
     client.behind |= plan.unread;
     behind::of_code(client, server, &plan.code_names, &[], plan.any_relation, plan.defines);
     client.doubts |= plan.doubts | plan.ends.and(client.pins.asked());

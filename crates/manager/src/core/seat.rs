@@ -478,6 +478,9 @@ impl Core {
             self.close_server(slot);
             return;
         }
+        if s.nameless {
+            return self.reset(slot, Reset::Settings, AS_IT_BEGAN);
+        }
         if self.know_when_old(slot) {
             return;
         }
@@ -570,7 +573,7 @@ impl Core {
         let Some(s) = self.servers.get_mut(slot as usize) else {
             return;
         };
-        s.tainted |= discard || s.listens;
+        s.tainted |= discard || s.listens || s.nameless;
         s.unheard = true;
         s.judged = None;
         if let ServerState::Knowing(knowing) = &mut s.state {
@@ -681,8 +684,14 @@ impl Core {
                 if s.litter.is_empty() { self.release_server(slot) } else { self.tidy(slot) }
             }
             Reset::Tidy => self.release_server(slot),
+            Reset::Settings => {
+                s.nameless = false;
+                s.settings = self.shared.no_settings.clone();
+                self.release_server(slot);
+            }
             Reset::Discard => {
                 s.tainted = false;
+                s.nameless = false;
                 s.listens = false;
                 s.has_channels = false;
                 s.shelf.clear();
@@ -768,6 +777,9 @@ impl Core {
         self.refuse(slot, &report);
     }
 }
+
+/// As DISCARD ALL treats settings (src/backend/commands/discard.c): RESET ALL leaves the role as it is.
+const AS_IT_BEGAN: &[u8] = b"SET SESSION AUTHORIZATION DEFAULT;RESET ALL";
 
 /// How settings get to a server that lacks them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -191,12 +191,14 @@ fn before_unit(pins: &mut Pins, s: &mut Server, found: Found, head: &Head<'_>, p
         }
     }
     let Some(sql) = due(pins, s, found) else { return Edit::Keep };
-    if s.ledger.is_quiet() && head.tag == frontend::QUERY {
+    // Outside of a transaction there is no portal that a Query could end. And a batch that has not ended leaves a FunctionCall in
+    // its implicit transaction block, which nothing would end (PostgreSQL 18).
+    if s.ledger.is_quiet() && (head.tag == frontend::QUERY || s.ledger.status() == TxStatus::Idle) {
         s.shelf.set_unnamed(None);
         s.ledger.own(false);
         frontend::write_query(patch, sql);
     } else {
-        // A batch without a Sync is in front of it; or it is no Query, and must find the unnamed portal as it was.
+        // A batch without a Sync is in front of it; or it is no Query, and must find the unnamed portal of its transaction as it was.
         write_batch(s, sql, patch);
     }
     Edit::Replace(0)

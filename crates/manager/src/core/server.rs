@@ -61,6 +61,8 @@ pub(super) enum Reset {
     Tidy,
     /// UNLISTEN * was sent.
     Unlisten,
+    /// All settings were sent back to where the session began.
+    Settings,
 }
 
 /// One physical connection.
@@ -117,6 +119,8 @@ pub struct Server {
     pub(super) changed_definitions: bool,
     /// A text was sent that was not read.
     pub(super) unread: bool,
+    /// What was not read may have made custom settings, of which only their names would tell.
+    pub(super) nameless: bool,
     /// How many changes of definitions had been seen when a statement of the client was judged.
     pub(super) judged: Option<u32>,
     /// The count of [`Shared::generation`](crate::shared::Shared::generation) when it was opened.
@@ -242,6 +246,7 @@ impl Core {
             changed_defaults: false,
             changed_definitions: false,
             unread: false,
+            nameless: false,
             judged: None,
             generation: self.shared.generation(),
             pool_generation: pool.generation(),
