@@ -77,17 +77,22 @@ impl Default for Options {
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
     /// No connection.
-    #[error("{source}{}", advice(source))]
+    #[error("{cause}{}", advice(cause))]
     Connect {
-        /// What the client says.
-        #[from]
-        source: Error,
+        /// What the client says. It is no source: its words are said here.
+        cause: Error,
     },
     /// The console of a connection manager, which has no catalogs.
     #[error(
         "this is the console of a connection manager ({0}), not a database; name a database, best on the server itself"
     )]
     Console(String),
+}
+
+impl From<Error> for DoctorError {
+    fn from(cause: Error) -> Self {
+        Self::Connect { cause }
+    }
 }
 
 /// SQLSTATE of "too many connections".
