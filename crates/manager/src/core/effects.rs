@@ -506,7 +506,7 @@ impl Core {
             return false;
         }
         let mut out = Vec::new();
-        super::seat::replay_ahead(s, wanted, true, &mut out);
+        super::replay::replay_ahead(s, wanted, true, &mut out);
         self.send(super::io::ConnId::Server(slot), out);
         true
     }

@@ -14,16 +14,18 @@
 //! The core opens no socket, reads no clock, starts no thread and draws no random number: time and random bytes are
 //! passed in. Cores share nothing but the pools and immutable values in [`Shared`], and talk by [`Mail`].
 //!
-//! Rooms: `client` takes clients in, `login` asks them who they are, `server` opens and closes servers, `server_login` logs in
-//! to them, `relay` is the hot path between the two, `effects` follows what statements do to
-//! their sessions, `audit` asks the server where that cannot be known, `knowing` asks it what definitions do behind
-//! statements, `behind` judges by that, `statements` carries prepared statements from server to
-//! server, `hub` listens for all clients of a database and `listening` gives them what it hears, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `cancel`
-//! passes cancel requests on, `replication` gives a client a walsender of its own.
+//! Rooms: `client` takes clients in, `login` asks them who they are, `server` opens and closes servers, `server_login` logs
+//! in to them, `relay` is the hot path between the two, `effects` follows what statements do to their sessions, `audit` asks
+//! the server where that cannot be known, `knowing` asks it what definitions do behind statements, `behind` judges by that,
+//! `statements` carries prepared statements from server to server, `hub` listens for all clients of a database and
+//! `listening` gives them what it hears, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat`
+//! joins clients and servers and parts them, `replay` puts a session's settings on its server, `cleaning` makes servers
+//! clean, `cancel` passes cancel requests on, `replication` gives a client a walsender of its own.
 
 mod audit;
 mod behind;
 mod cancel;
+mod cleaning;
 mod client;
 mod effects;
 mod flow;
@@ -34,6 +36,7 @@ mod listening;
 mod login;
 mod own;
 mod relay;
+mod replay;
 mod replication;
 mod seat;
 mod sequences;

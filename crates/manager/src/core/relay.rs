@@ -8,7 +8,7 @@ use super::client::{Client, Discard, State};
 use super::flow::Source;
 use super::io::{ConnId, Mail, Output};
 use super::listening;
-use super::seat::Replay;
+use super::replay::Replay;
 use super::server::State as ServerState;
 use super::statements::Edit;
 use pgusher_pool::WorkerId;

@@ -1,23 +1,18 @@
 //! Joins clients and servers, and parts them again.
 
-use super::audit::TIMEOUT;
+use super::Core;
+use super::cleaning;
 use super::client::{Client, State, draining};
 use super::io::{ConnId, Mail, Output};
-use super::knowing::Purpose;
+use super::replay::{replay_ahead, replay_first};
 use super::server::{Reset, Server, State as ServerState};
-use super::{Core, MAX_HELD};
-use crate::shared::{PoolEntry, Welcome};
+use crate::shared::PoolEntry;
 use pgusher_pool::{Acquire, Closed, Release};
 use pgusher_pool::{Micros, Seat};
 use pgusher_session::Pins;
-use pgusher_session::settings::Interned;
-use pgusher_wire::backend::Message;
-use pgusher_wire::{Report, TxStatus, backend, frontend, sqlstate};
+use pgusher_wire::{Report, sqlstate};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Settings are put on a server so often again if a limit in time has met it.
-const MAX_TRIES: u8 = 3;
 
 impl Core {
     /// A client needs a server. `login`: only to learn what the server says of itself. Returns the server if there is one
@@ -66,7 +61,7 @@ impl Core {
         None
     }
 
-    fn pause(&mut self, client: u32) {
+    pub(super) fn pause(&mut self, client: u32) {
         self.out.push_back(Output::Pause(ConnId::Client(client)));
     }
 
@@ -164,168 +159,6 @@ impl Core {
         let mut out = Vec::new();
         replay_first(s, client, settings, &mut out);
         self.send(ConnId::Server(server), out);
-    }
-
-    /// A client that logs in learns what the server says of itself, and of the settings that it wants to begin with.
-    fn seat_for_login(&mut self, server: u32, client: u32) {
-        let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
-            return;
-        };
-        let (Some(settings), Some(welcome)) = (&c.settings, s.welcome.clone()) else { return };
-        let known = if settings.is_empty() { Some(welcome.clone()) } else { s.pool.greeting(settings) };
-        if let Some(welcome) = known {
-            self.release_server(server);
-            return self.welcome(client, &welcome);
-        }
-        let mut sql = settings.replay(&s.settings);
-        let mut separator = if sql.is_empty() { "SELECT " } else { ";SELECT " };
-        for (name, _) in &welcome.parameters {
-            // The server's own names, which need no quotes within.
-            sql.push_str(separator);
-            sql.push_str("pg_catalog.current_setting('");
-            sql.push_str(&String::from_utf8_lossy(name).replace('\'', ""));
-            sql.push_str("')");
-            separator = ",";
-        }
-        leave_names(s, settings);
-        c.state = State::Seated { server };
-        s.state = ServerState::Replaying { client };
-        s.error = None;
-        s.row = None;
-        s.shelf.set_unnamed(None);
-        s.ledger.sent(frontend::QUERY);
-        let mut out = Vec::with_capacity(sql.len() + 6);
-        frontend::write_query(&mut out, sql.as_bytes());
-        self.send(ConnId::Server(server), out);
-    }
-
-    /// The server has said what becomes of the settings that a client wants to begin with.
-    fn checked_for_login(&mut self, server: u32, client: u32) {
-        let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
-            return;
-        };
-        c.state = State::Idle;
-        let (Some(settings), Some(welcome)) = (c.settings.clone(), s.welcome.clone()) else { return };
-        if let Some(error) = s.error.take() {
-            let fields = pgusher_wire::ErrorFields::new(&error);
-            let report = Report::fatal_of(&fields, sqlstate::INTERNAL_ERROR);
-            // They were set in one transaction, which is undone.
-            self.release_server(server);
-            return self.refuse(client, &report);
-        }
-        s.settings = settings.clone();
-        let mut values = Vec::new();
-        if let Some(row) = s.row.take() {
-            if let Ok(Message::DataRow(row)) =
-                Message::parse(pgusher_wire::Frame { tag: backend::DATA_ROW, body: &row })
-            {
-                values.extend(row.columns().map(|column| column.map(<[u8]>::to_vec)));
-            }
-        }
-        let names = welcome.parameters.iter();
-        let parameters = names.zip(values).map(|((name, old), new)| (name.clone(), new.unwrap_or_else(|| old.clone())));
-        let parameters: Vec<_> = parameters.collect();
-        if parameters.len() != welcome.parameters.len() {
-            return self.broken_server(server);
-        }
-        let greeting = Arc::new(Welcome { parameters });
-        s.pool.greeted(&settings, greeting.clone());
-        self.release_server(server);
-        self.welcome(client, &greeting);
-    }
-
-    /// The client is about to send something. Does its server lack a setting that the session began with? Then it is put
-    /// there: what has to be sent in front is in `patch`, or it is sent already and the client has to wait.
-    #[inline]
-    pub(super) fn disagrees(&mut self, client: u32, server: u32) -> Option<Replay> {
-        let settings = self.clients.get(client as usize)?.settings.as_ref()?;
-        let s = self.servers.get_mut(server as usize)?;
-        if s.settings.same(settings) || !s.ledger.is_quiet() || s.ledger.status() == TxStatus::Failed {
-            return None;
-        }
-        if settings.replays_surely(&s.settings) {
-            replay_ahead(s, settings, false, &mut self.patch);
-            return Some(Replay::Ahead);
-        }
-        let mut out = Vec::new();
-        replay_first(s, client, settings, &mut out);
-        self.pause(client);
-        self.send(ConnId::Server(server), out);
-        Some(Replay::First)
-    }
-
-    /// The settings are on the server, or could not be put there.
-    pub(super) fn replayed(&mut self, server: u32, client: u32) {
-        if self.tries_again(server, client) {
-            return;
-        }
-        if self.clients.get(client as usize).is_some_and(|c| c.login.is_some()) {
-            return self.checked_for_login(server, client);
-        }
-        let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
-            return;
-        };
-        if let Some(error) = s.error.take() {
-            let fields = pgusher_wire::ErrorFields::new(&error);
-            let state = fields.sqlstate().unwrap_or(sqlstate::INTERNAL_ERROR);
-            let mut report = Report::fatal(state.to_owned(), fields.message());
-            report.detail = Some("This is what the server says of a setting of this session.".into());
-            c.state = State::Idle;
-            self.refuse(client, &report);
-            // Which of the settings it has is not known.
-            self.close_server(server);
-            return;
-        }
-        if let Some(settings) = &c.settings {
-            s.settings = settings.clone();
-        }
-        s.state = ServerState::Seated { client };
-        if std::mem::take(&mut c.cancelled) && !c.keeps_server() && c.doubts.is_empty() && s.ledger.is_clean() {
-            self.release_server(server);
-            return self.refuse_statement(client);
-        }
-        self.resume_client(client);
-    }
-
-    /// Settings are put on a server in one transaction, under the limits in time that the session before has left there. If such a limit
-    /// has ended it, it is lifted first, and then they are put there again: nothing of the client's has been sent yet.
-    fn tries_again(&mut self, server: u32, client: u32) -> bool {
-        let (Some(s), Some(c)) = (self.servers.get_mut(server as usize), self.clients.get_mut(client as usize)) else {
-            return false;
-        };
-        let ended = s
-            .error
-            .as_deref()
-            .is_some_and(|error| pgusher_wire::ErrorFields::new(error).sqlstate() == Some(sqlstate::QUERY_CANCELED));
-        if ended && s.tries < MAX_TRIES {
-            s.tries += 1;
-            s.easing = true;
-            s.error = None;
-            s.ledger.sent(frontend::QUERY);
-            let mut out = Vec::new();
-            frontend::write_query(&mut out, b"SET statement_timeout=0");
-            self.send(ConnId::Server(server), out);
-            return true;
-        }
-        if !std::mem::take(&mut s.easing) {
-            s.tries = 0;
-            return false;
-        }
-        if s.error.is_some() {
-            s.tries = 0;
-            return false;
-        }
-        if let Ok(eased) = s.settings.with(TIMEOUT, "0") {
-            s.settings = self.shared.interner.intern(eased);
-        }
-        if c.login.is_some() {
-            self.seat_for_login(server, client);
-        } else if let Some(settings) = &c.settings {
-            let mut out = Vec::new();
-            replay_first(s, client, settings, &mut out);
-            self.send(ConnId::Server(server), out);
-        }
-        true
     }
 
     /// Parts a client from its server if its transaction is over and nothing keeps it.
@@ -479,7 +312,7 @@ impl Core {
             return;
         }
         if s.nameless {
-            return self.reset(slot, Reset::Settings, AS_IT_BEGAN);
+            return self.reset(slot, Reset::Settings, cleaning::AS_IT_BEGAN);
         }
         if self.know_when_old(slot) {
             return;
@@ -568,204 +401,6 @@ impl Core {
         }
     }
 
-    /// A server whose client is gone. `boundary`: the last message that it was sent was sent whole.
-    pub(super) fn vacate(&mut self, slot: u32, boundary: bool, discard: bool) {
-        let Some(s) = self.servers.get_mut(slot as usize) else {
-            return;
-        };
-        s.tainted |= discard || s.listens || s.nameless;
-        s.unheard = true;
-        s.judged = None;
-        if let ServerState::Knowing(knowing) = &mut s.state {
-            // The answer is of use to others.
-            knowing.purpose = Purpose::Gone;
-            return self.out.push_back(Output::Resume(ConnId::Server(slot)));
-        }
-        if matches!(s.state, ServerState::Auditing { .. }) && !s.ledger.is_quiet() && s.cancels == 0 && !self.draining {
-            // The answer concerns nobody any more.
-            if let Some(audit) = s.audit.take() {
-                (s.held, s.leftovers) = (audit.bytes, audit.leftovers);
-            }
-            if s.held.len() > MAX_HELD / 2 {
-                return self.close_server(slot);
-            }
-            s.tainted = true;
-            s.error = None;
-            s.state = ServerState::Resetting { step: Reset::Rollback { discard: true } };
-            return self.out.push_back(Output::Resume(ConnId::Server(slot)));
-        }
-        // It may have been stopped for a client that took its replies too slowly.
-        self.out.push_back(Output::Resume(ConnId::Server(slot)));
-        let quiet = boundary && s.ledger.is_quiet() && s.scanner.at_boundary() && s.held.is_empty() && !s.blocked;
-        let usable = quiet && !self.draining && matches!(s.state, ServerState::Seated { .. });
-        if !usable {
-            if s.ledger.is_busy() {
-                // The backend would go on with the statement until it writes to us.
-                self.cancel_server(slot);
-            }
-            return self.close_server(slot);
-        }
-        if s.cancels > 0 {
-            return self.close_server(slot);
-        }
-        if s.ledger.is_clean() && !s.tainted {
-            return if s.litter.is_empty() { self.release_server(slot) } else { self.tidy(slot) };
-        }
-        let (step, sql): (Reset, &[u8]) = if s.ledger.is_clean() {
-            (Reset::Discard, b"DISCARD ALL")
-        } else {
-            (Reset::Rollback { discard: s.tainted }, b"ROLLBACK")
-        };
-        self.reset(slot, step, sql);
-    }
-
-    /// Removes statements that a client's mistake has left under its own names.
-    fn tidy(&mut self, slot: u32) {
-        let Some(s) = self.servers.get_mut(slot as usize) else {
-            return;
-        };
-        s.state = ServerState::Resetting { step: Reset::Tidy };
-        s.error = None;
-        let mut out = Vec::new();
-        // By messages and not by DEALLOCATE, which fails if the client's mistake was discarded.
-        for name in std::mem::take(&mut s.litter) {
-            s.ledger.sent(frontend::CLOSE);
-            frontend::write_close(&mut out, frontend::Target::Statement, &name);
-        }
-        s.ledger.sent(frontend::SYNC);
-        s.shelf.synced();
-        out.extend_from_slice(&frontend::SYNC_BYTES);
-        self.send(ConnId::Server(slot), out);
-    }
-
-    fn reset(&mut self, slot: u32, step: Reset, sql: &[u8]) {
-        let Some(s) = self.servers.get_mut(slot as usize) else {
-            return;
-        };
-        s.state = ServerState::Resetting { step };
-        s.error = None;
-        s.shelf.set_unnamed(None);
-        s.ledger.sent(frontend::QUERY);
-        let mut out = Vec::with_capacity(32);
-        frontend::write_query(&mut out, sql);
-        self.send(ConnId::Server(slot), out);
-    }
-
-    /// A step of cleaning is done.
-    pub(super) fn reset_done(&mut self, slot: u32, step: Reset) {
-        let Some(s) = self.servers.get_mut(slot as usize) else {
-            return;
-        };
-        if s.error.take().is_some() || !s.ledger.is_clean() {
-            return self.close_server(slot);
-        }
-        s.done_steps = 0;
-        s.defining = false;
-        match step {
-            Reset::Rollback { discard: true } => self.reset(slot, Reset::Discard, b"DISCARD ALL"),
-            Reset::Rollback { discard: false } => {
-                if std::mem::take(&mut s.stirred) {
-                    s.shelf.stir();
-                }
-                s.changed_defaults = false;
-                s.unread = false;
-                if std::mem::take(&mut s.changed_definitions) {
-                    s.pool.definition_changed();
-                }
-                if std::mem::take(&mut s.changed_catalog) {
-                    // What its statements refer to may never have been.
-                    s.pool.catalog_changed();
-                }
-                if s.litter.is_empty() { self.release_server(slot) } else { self.tidy(slot) }
-            }
-            Reset::Unlisten => {
-                s.listens = false;
-                s.has_channels = false;
-                if s.litter.is_empty() { self.release_server(slot) } else { self.tidy(slot) }
-            }
-            Reset::Tidy => self.release_server(slot),
-            Reset::Settings => {
-                s.nameless = false;
-                s.settings = self.shared.no_settings.clone();
-                self.release_server(slot);
-            }
-            Reset::Discard => {
-                s.tainted = false;
-                s.nameless = false;
-                s.listens = false;
-                s.has_channels = false;
-                s.shelf.clear();
-                s.litter.clear();
-                s.settings = self.shared.no_settings.clone();
-                self.release_server(slot);
-            }
-        }
-    }
-
-    /// A server's socket is gone.
-    pub fn server_closed(&mut self, slot: u32) {
-        let Some(s) = self.servers.get(slot as usize) else {
-            return;
-        };
-        let client = match &s.state {
-            ServerState::Replaying { client } | ServerState::Seated { client } | ServerState::Auditing { client } => {
-                Some(*client)
-            }
-            ServerState::Knowing(knowing) => match knowing.purpose {
-                Purpose::Client(client) => Some(client),
-                Purpose::Opened | Purpose::Release | Purpose::Gone => None,
-            },
-            _ => None,
-        };
-        match (&s.state, client) {
-            _ if s.is_opening() => {
-                let error = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "closed while logging in");
-                self.server_connect_failed(slot, &error);
-            }
-            (ServerState::Idle, _) => self.lost_idle(slot),
-            (ServerState::Replicating { client }, _) => self.walsender_closed(slot, *client),
-            (ServerState::Listening, _) => {
-                self.hub_lost(slot);
-                self.close_lost(slot);
-            }
-            (_, None) => self.close_lost(slot),
-            (_, Some(client)) => {
-                let farewell = s.farewell;
-                self.close_lost(slot);
-                if farewell {
-                    // The client knows why.
-                    if let Some(c) = self.clients.get_mut(client as usize) {
-                        c.state = State::Idle;
-                    }
-                    return self.drop_client(client);
-                }
-                if let Some(c) = self.clients.get_mut(client as usize) {
-                    c.state = State::Idle;
-                }
-                let report = Report::fatal(
-                    sqlstate::CONNECTION_FAILURE,
-                    "the PostgreSQL server closed the connection unexpectedly",
-                )
-                .detail("The server process ended before or while processing the request.")
-                .hint("What the statement did is not known. Connect again.");
-                self.refuse(client, &report);
-            }
-        }
-    }
-
-    fn close_lost(&mut self, slot: u32) {
-        let Some(s) = self.servers.try_remove(slot as usize) else {
-            return;
-        };
-        self.out.push_back(Output::Close(ConnId::Server(slot)));
-        match s.pool.seats.closed() {
-            Closed::Fine => {}
-            Closed::Open => {
-                self.open_server(&s.pool);
-            }
-        }
-    }
-
     /// A client has waited too long for a server.
     pub(super) fn wait_expired(&mut self, slot: u32) {
         let seconds = self.shared.config.timeouts.query_wait_s;
@@ -775,49 +410,5 @@ impl Core {
         )
         .hint("Raise pool_size, make transactions shorter, or raise query_wait_timeout.");
         self.refuse(slot, &report);
-    }
-}
-
-/// As DISCARD ALL treats settings (src/backend/commands/discard.c): RESET ALL leaves the role as it is.
-const AS_IT_BEGAN: &[u8] = b"SET SESSION AUTHORIZATION DEFAULT;RESET ALL";
-
-/// How settings get to a server that lacks them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Replay {
-    /// In front of the client's message, without waiting.
-    Ahead,
-    /// Before the client's message is sent.
-    First,
-}
-
-/// Writes what makes a server agree, to be sent in front of a client's message, or at the `ends` of its unit: see
-/// [`Ledger::own`](pgusher_session::Ledger::own).
-pub(super) fn replay_ahead(s: &mut Server, settings: &Interned, ends: bool, out: &mut Vec<u8>) {
-    let mut sql = settings.replay(&s.settings);
-    if !ends && s.ledger.status() == TxStatus::Idle {
-        // If one of them fails, the transaction stays open and refuses what follows, instead of running it with other settings.
-        sql = format!("BEGIN;{sql}COMMIT");
-    }
-    leave_names(s, settings);
-    s.settings = settings.clone();
-    s.shelf.set_unnamed(None);
-    s.ledger.own(ends);
-    frontend::write_query(out, sql.as_bytes());
-}
-
-/// The same, for what the server may refuse.
-fn replay_first(s: &mut Server, client: u32, settings: &Interned, out: &mut Vec<u8>) {
-    let sql = settings.replay(&s.settings);
-    leave_names(s, settings);
-    s.state = ServerState::Replaying { client };
-    s.error = None;
-    s.shelf.set_unnamed(None);
-    s.ledger.sent(frontend::QUERY);
-    frontend::write_query(out, sql.as_bytes());
-}
-
-fn leave_names(s: &mut Server, settings: &Interned) {
-    for (name, _) in settings.iter() {
-        s.leaves(name);
     }
 }
