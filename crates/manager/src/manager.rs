@@ -88,6 +88,11 @@ impl Manager {
         &self.addresses
     }
 
+    /// How many batches were sent behind another client's so far, because of `multiplex`.
+    pub fn followed(&self) -> u64 {
+        self.shared.followed.load(Ordering::Relaxed)
+    }
+
     /// Begins to drain: no new clients, and those that are connected are closed at the end of their transactions.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::Relaxed);

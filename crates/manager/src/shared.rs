@@ -69,6 +69,12 @@ impl PoolEntry {
         self.known.version()
     }
 
+    /// Tells its database from others, for as long as the pool is there.
+    #[inline]
+    pub fn database_id(&self) -> usize {
+        Arc::as_ptr(&self.known) as usize
+    }
+
     /// The database's catalogs have changed: statements that were parsed before may have to be parsed again.
     pub fn catalog_changed(&self) {
         self.known.changed();
@@ -242,6 +248,8 @@ pub struct Shared {
     pub cancels: AtomicUsize,
     /// Replication connections of all workers.
     pub walsenders: AtomicUsize,
+    /// Batches that were sent behind another client's.
+    pub followed: AtomicU64,
     /// Counts the changes of what new sessions begin with. Older physical connections are closed as they become free.
     generation: AtomicU32,
     /// The manager shuts down; nothing new is begun.
@@ -271,6 +279,7 @@ impl Shared {
             secret: rand::random(),
             clients: AtomicUsize::new(0),
             cancels: AtomicUsize::new(0),
+            followed: AtomicU64::new(0),
             walsenders: AtomicUsize::new(0),
             generation: AtomicU32::new(0),
             draining: AtomicBool::new(false),

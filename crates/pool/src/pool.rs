@@ -162,6 +162,22 @@ impl Pool {
         if inner.may_open() { Acquire::Open(ticket) } else { Acquire::Wait(ticket) }
     }
 
+    /// As [`acquire`](Self::acquire), for a client that would rather follow another one on its connection than wait. `None`: it
+    /// would have to wait, and nobody else does; the client is not in the queue.
+    pub fn acquire_or_follow(&self, client: Seat, now: Micros) -> Option<Acquire> {
+        let mut inner = self.lock();
+        if inner.waiting == 0 {
+            if let Some(taken) = inner.take(client.worker) {
+                return Some(taken);
+            }
+            if inner.total >= inner.limit {
+                return None;
+            }
+        }
+        drop(inner);
+        Some(self.acquire(client, now))
+    }
+
     /// A client that was promised a connection did not get it, because the connection was closed meanwhile: it gets an idle
     /// one, or waits again, in front of all others of its worker.
     pub fn acquire_again(&self, client: Seat, since: Micros) -> Acquire {
@@ -181,6 +197,17 @@ impl Pool {
         inner.waiting += 1;
         inner.home(client.worker).waiting.push_front(Waiter { ticket, since, client: Some(client) });
         if inner.may_open() { Acquire::Open(ticket) } else { Acquire::Wait(ticket) }
+    }
+
+    /// The client of `worker` that has waited longest, if nobody of another worker has waited longer.
+    pub fn head(&self, worker: WorkerId) -> Option<(Seat, Ticket)> {
+        let mut inner = self.lock();
+        if inner.waiting == 0 {
+            return None;
+        }
+        let head = inner.home(worker).head()?;
+        let others = inner.homes.iter_mut().filter_map(Home::head).any(|other| other.since < head.since);
+        if others { None } else { head.client.map(|client| (client, head.ticket)) }
     }
 
     /// A client leaves the queue. `false` if it is not in it: it has been given a connection already.

@@ -34,6 +34,16 @@ pub enum StatementReuse {
     CustomPlans,
 }
 
+/// Whether a client's statement may be sent on a physical connection where another client's is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Multiplex {
+    /// Never.
+    Off,
+    /// Queries that only read and take little time, when no physical connection is free.
+    Reads,
+}
+
 /// From when on clients that get numbers from sequences keep their physical connection, for currval and lastval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,6 +1,6 @@
 //! The TOML file as it is written.
 
-use super::{AuthMethod, PoolMode, SequenceMode, StatementReuse, Timeouts};
+use super::{AuthMethod, Multiplex, PoolMode, SequenceMode, StatementReuse, Timeouts};
 use crate::tls::ClientTlsOptions;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -23,6 +23,7 @@ pub(super) struct File {
     pub(super) min_pool_size: Option<usize>,
     pub(super) max_pinned: Option<usize>,
     pub(super) pool_mode: Option<PoolMode>,
+    pub(super) multiplex: Option<Multiplex>,
     pub(super) scatter: Option<bool>,
     pub(super) sequences: Option<SequenceMode>,
     pub(super) statement_reuse: Option<StatementReuse>,

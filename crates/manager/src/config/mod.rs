@@ -8,7 +8,7 @@ mod file;
 mod server;
 mod timeouts;
 
-pub use choices::{AuthMethod, Listen, PoolMode, SequenceMode, StatementReuse};
+pub use choices::{AuthMethod, Listen, Multiplex, PoolMode, SequenceMode, StatementReuse};
 pub use server::Server;
 pub use timeouts::Timeouts;
 
@@ -90,6 +90,8 @@ pub struct Config {
     pub min_pool_size: Option<usize>,
     /// When a client gives its physical connection back.
     pub pool_mode: PoolMode,
+    /// Whether statements of several clients may be under way on one physical connection.
+    pub multiplex: Multiplex,
     /// Each transaction gets another physical connection, chosen at random. For tests.
     pub scatter: bool,
     /// From when on clients that get numbers from sequences keep their physical connection.
@@ -216,6 +218,7 @@ impl Config {
             statement_reuse: file.statement_reuse.unwrap_or(StatementReuse::On),
             statements_per_server: file.statements_per_server.unwrap_or(500).max(1),
             pool_mode: overrides.pool_mode.or(file.pool_mode).unwrap_or(PoolMode::Transaction),
+            multiplex: file.multiplex.unwrap_or(Multiplex::Off),
             scatter,
             max_clients,
             max_pinned: file.max_pinned.unwrap_or_else(|| pinned_by_default(pool_size)),

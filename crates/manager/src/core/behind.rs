@@ -32,6 +32,15 @@ pub(super) fn of_statement(client: &mut Client, server: &mut Server, now: Micros
     }
 }
 
+/// Is a statement certain to read only, whatever definitions there are, so that nobody can tell whether it ran once or twice?
+#[cold]
+pub(super) fn may_repeat(known: &Knowledge, facts: &Facts) -> bool {
+    let [statement] = facts.statements() else { return false };
+    let relations = statement.relations.iter().map(|relation| &*relation.name.name);
+    let functions = statement.functions.iter().map(|function| &*function.name.name);
+    statement.only_reads() && !in_doubt(known, statement) && !known.runs_code(relations, functions)
+}
+
 fn in_doubt(known: &Knowledge, statement: &pgusher_sql::Statement) -> bool {
     let defines =
         matches!(statement.kind, Kind::Utility(Utility::Definition | Utility::CreateTableAs | Utility::Maintenance));

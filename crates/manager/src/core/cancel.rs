@@ -54,10 +54,16 @@ impl Core {
                         client.cancelled = true;
                     }
                 } else {
+                    // The signal may come when its statement is over.
+                    self.disband(server);
                     self.cancel_server(server);
                 }
             }
             client::State::Replicating { server, ready: true } => self.cancel_server(server),
+            client::State::Following { server } => {
+                self.unfollow(slot, server);
+                self.refuse_statement(slot);
+            }
             client::State::Waiting { ticket, login: false } => {
                 // If it is no longer in the queue, it is about to get a server. It may ask again.
                 let seat = self.client_seat(slot);

@@ -18,6 +18,12 @@ impl Core {
         let Some(s) = self.servers.get_mut(slot as usize) else {
             return;
         };
+        if !s.followers.is_empty() {
+            self.disband(slot);
+        }
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
         s.tainted |= discard || s.listens || s.nameless;
         s.unheard = true;
         s.judged = None;
@@ -203,6 +209,7 @@ impl Core {
             return;
         };
         self.out.push_back(Output::Close(ConnId::Server(slot)));
+        self.scattered(s.followers);
         match s.pool.seats.closed() {
             Closed::Fine => {}
             Closed::Open => {

@@ -52,6 +52,8 @@ pub(super) enum State {
     Waiting { ticket: Ticket, login: bool },
     /// A server of another worker is on its way.
     Promised { login: bool },
+    /// Its batch was sent behind another client's.
+    Following { server: u32 },
     /// Has a server.
     Seated { server: u32 },
     /// Has a walsender of its own; `ready`: and the walsender has logged in.
@@ -258,7 +260,9 @@ impl Core {
                 State::Scram { .. } | State::Md5 { .. } | State::Plain { .. } | State::PlainForServer => {
                     self.password_bytes(slot, &mut rest)
                 }
-                State::AwaitFacts | State::Waiting { .. } | State::Promised { .. } => Step::Stop,
+                State::AwaitFacts | State::Waiting { .. } | State::Promised { .. } | State::Following { .. } => {
+                    Step::Stop
+                }
                 State::Replicating { ready: false, .. } => Step::Stop,
                 State::Replicating { server, ready: true } => {
                     let server = *server;
@@ -543,7 +547,11 @@ impl Core {
     /// A client that is not read has hung up. Is it gone? Otherwise that is seen when it is read again, which is soon.
     pub fn is_gone(&self, slot: u32) -> bool {
         self.clients.get(slot as usize).is_some_and(|c| match c.state {
-            State::Waiting { .. } | State::Promised { .. } | State::AwaitFacts | State::Replicating { .. } => true,
+            State::Waiting { .. }
+            | State::Promised { .. }
+            | State::Following { .. }
+            | State::AwaitFacts
+            | State::Replicating { .. } => true,
             // Its server works for it, as long as it likes. A client that is read is gone then, too. The replies to messages
             // of our own do not take long, and the server is still good afterwards.
             State::Seated { server } => {

@@ -56,6 +56,17 @@ pub(super) struct More {
     pub(super) ears: Option<Box<Ears>>,
 }
 
+impl More {
+    /// Is there nothing that the end of a transaction has to be looked at for?
+    pub(super) fn is_plain(&self) -> bool {
+        self.track.is_none()
+            && self.ears.is_none()
+            && self.portals.is_empty()
+            && self.functions.is_empty()
+            && !(self.rebound || self.old_portals)
+    }
+}
+
 impl Client {
     /// What only some sessions have.
     pub(super) fn more(&mut self) -> &mut More {

@@ -18,7 +18,8 @@
 //! in to them, `relay` is the hot path between the two, `effects` follows what statements do to their sessions, `audit` asks
 //! the server where that cannot be known, `knowing` asks it what definitions do behind statements, `behind` judges by that,
 //! `statements` carries prepared statements from server to server, `hub` listens for all clients of a database and
-//! `listening` gives them what it hears, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat`
+//! `listening` gives them what it hears, `flow` lets bytes leave, `follow` sends a
+//! client's query behind another client's, `own` reads replies to the manager's own statements, `seat`
 //! joins clients and servers and parts them, `replay` puts a session's settings on its server, `cleaning` makes servers
 //! clean, `cancel` passes cancel requests on, `replication` gives a client a walsender of its own.
 
@@ -29,6 +30,7 @@ mod cleaning;
 mod client;
 mod effects;
 mod flow;
+mod follow;
 mod hub;
 mod io;
 mod knowing;
@@ -45,12 +47,13 @@ mod server_login;
 mod statements;
 
 pub use client::{Client, Origin};
+pub use follow::PATIENCE;
 pub use hub::{Note, When, Word};
 pub use io::{Bytes, ConnId, Mail, Output, Question};
 pub use knowing::Rows;
 pub use server::Server;
 
-use crate::config::StatementReuse;
+use crate::config::{Multiplex, StatementReuse};
 use crate::shared::Shared;
 use cancel::Cancel;
 use pgusher_pool::{Closed, Micros, Seat, WorkerId};
@@ -98,6 +101,10 @@ pub struct Core {
     desks: HashMap<Box<str>, listening::Desk>,
     /// Clients whose replies are held back.
     holding: usize,
+    /// Queries may follow those of other clients.
+    follows: Option<follow::Following>,
+    /// Clients that are read again, and what they have sent meanwhile is looked at.
+    resumes: VecDeque<Seat>,
 }
 
 impl Core {
@@ -117,6 +124,8 @@ impl Core {
             hubs: HashMap::new(),
             desks: HashMap::new(),
             holding: 0,
+            follows: (config.multiplex == Multiplex::Reads && !config.pool_mode.is_session()).then(Default::default),
+            resumes: VecDeque::new(),
             me,
             shared,
             now: Micros(0),
@@ -140,6 +149,12 @@ impl Core {
             if self.wanted {
                 self.wanted = false;
                 self.judge_again();
+                continue;
+            }
+            if let Some(client) = self.resumes.pop_front() {
+                if self.client_in(client).is_some() {
+                    self.resume_client(client.slot);
+                }
                 continue;
             }
             let (server, client, since) = self.gives.pop_front()?;

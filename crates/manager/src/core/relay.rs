@@ -6,6 +6,7 @@
 use super::Core;
 use super::client::{Client, Discard, State};
 use super::flow::Source;
+use super::follow::{Leads, Place};
 use super::io::{ConnId, Mail, Output};
 use super::listening;
 use super::replay::Replay;
@@ -81,6 +82,14 @@ impl Core {
         let mut run = 0;
         let mut composed = self.begin_composing();
         let mut given = 0;
+        let mut leading = None;
+        if self.follows.is_some() {
+            match self.leads_with(slot, buf) {
+                Leads::Held => return,
+                Leads::With(batch) => leading = Some(batch),
+                Leads::No => {}
+            }
+        }
         loop {
             let Some(client) = self.clients.get_mut(slot as usize) else {
                 return;
@@ -143,8 +152,16 @@ impl Core {
                     if !is_request(tag) {
                         return self.bad_client(slot, &format!("invalid frontend message type {tag}"));
                     }
-                    match self.want_server(slot, false) {
-                        Some(server) => {
+                    let batch =
+                        if run == begin { self.quick_read(slot, buf.get(begin..).unwrap_or_default()) } else { None };
+                    let place = match &batch {
+                        Some(batch) => self.want_server_or_follow(slot, batch, buf.get(begin..).unwrap_or_default()),
+                        None => self.want_server(slot, false).map(Place::Server),
+                    };
+                    leading = batch;
+                    match place {
+                        Some(Place::Followed) => return,
+                        Some(Place::Server(server)) => {
                             if !self.patch.is_empty() {
                                 composed.get_or_insert(self.composed.len());
                                 self.composed.append(&mut self.patch);
@@ -242,6 +259,9 @@ impl Core {
         };
         self.forward(ConnId::Server(server), source, buf, run..pos, composed);
         self.sent(slot, server);
+        if let Some(batch) = leading {
+            self.lead(slot, server, &batch);
+        }
     }
 
     /// A client's messages have been forwarded.
@@ -333,7 +353,7 @@ impl Core {
         }
     }
 
-    fn relay(&mut self, slot: u32, client: u32, buf: &[u8]) {
+    fn relay(&mut self, slot: u32, mut client: u32, buf: &[u8]) {
         let mut pos = 0;
         let mut run = self.servers.get_mut(slot as usize).map_or(0, |s| s.swallowed_rest(buf.len()));
         let mut composed = self.begin_composing();
@@ -387,6 +407,12 @@ impl Core {
                 self.forward(ConnId::Client(client), Source::Input, buf, run..head.start, composed.take());
                 run = head.start;
                 self.hold_back(client, slot);
+            }
+            if head.tag == backend::READY_FOR_QUERY && self.follows.is_some() && self.lap(slot) {
+                self.forward(ConnId::Client(client), Source::Input, buf, run..pos, composed.take());
+                run = pos;
+                let Some(next) = self.hand_over(slot, client) else { return };
+                client = next;
             }
         }
         let Some(server) = self.servers.get_mut(slot as usize) else {

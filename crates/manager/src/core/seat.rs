@@ -20,9 +20,17 @@ impl Core {
     #[inline]
     pub(super) fn want_server(&mut self, slot: u32, login: bool) -> Option<u32> {
         let seat = self.client_seat(slot);
+        let pool = self.clients.get(slot as usize)?.pool.clone()?;
+        let acquired = pool.seats.acquire(seat, self.now);
+        self.acquired(slot, &pool, acquired, login)
+    }
+
+    /// What the pool has said to a client that needs a server. As [`want_server`](Self::want_server).
+    #[inline]
+    pub(super) fn acquired(&mut self, slot: u32, pool: &Arc<PoolEntry>, acquired: Acquire, login: bool) -> Option<u32> {
+        let seat = self.client_seat(slot);
         let client = self.clients.get_mut(slot as usize)?;
-        let pool = client.pool.clone()?;
-        match pool.seats.acquire(seat, self.now) {
+        match acquired {
             Acquire::Local(server) => {
                 let settings = client.settings.as_ref();
                 if let (false, Some(s), Some(settings)) = (login, self.servers.get_mut(server.slot as usize), settings)
@@ -50,7 +58,7 @@ impl Core {
             Acquire::Open(ticket) => {
                 client.state = State::Waiting { ticket, login };
                 self.pause(slot);
-                self.open_server(&pool);
+                self.open_server(pool);
             }
             Acquire::Wait(ticket) => {
                 client.state = State::Waiting { ticket, login };
@@ -299,18 +307,17 @@ impl Core {
             return;
         };
         s.sequences = super::sequences::Memory::default();
-        let lifetime = self.shared.config.timeouts.server_lifetime();
-        if self.draining
-            || self.now.since(s.opened) > lifetime
-            || s.moves != self.shared.upstream.moves()
-            || s.generation != self.shared.generation()
-            || s.pool_generation != s.pool.generation()
-            || s.pool.seats.is_over_limit()
-        {
+        if self.servers.get(slot as usize).is_some_and(|s| self.draining || self.is_due(s)) {
+            let Some(s) = self.servers.get_mut(slot as usize) else {
+                return;
+            };
             s.state = ServerState::Idle;
             self.close_server(slot);
             return;
         }
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
         if s.nameless {
             return self.reset(slot, Reset::Settings, cleaning::AS_IT_BEGAN);
         }
@@ -323,6 +330,15 @@ impl Core {
         s.state = ServerState::Idle;
         let release = s.pool.seats.release(seat, self.now);
         self.released(slot, release);
+    }
+
+    /// Is a server to be closed when it becomes free?
+    pub(super) fn is_due(&self, s: &Server) -> bool {
+        self.now.since(s.opened) > self.shared.config.timeouts.server_lifetime()
+            || s.moves != self.shared.upstream.moves()
+            || s.generation != self.shared.generation()
+            || s.pool_generation != s.pool.generation()
+            || s.pool.seats.is_over_limit()
     }
 
     /// Opens a physical connection ahead of need.
@@ -395,6 +411,9 @@ impl Core {
                     return self.close_server(server);
                 }
                 self.vacate(server, boundary, discard);
+            }
+            State::Following { server } => {
+                self.stray(server, seat);
             }
             State::Replicating { server, .. } => self.close_walsender(server),
             _ => {}

@@ -3,6 +3,7 @@
 use super::Core;
 use super::audit::Audit;
 use super::effects::Flight;
+use super::follow::{Follower, Lead};
 use super::io::{ConnId, Output};
 use super::knowing::{Knowing, Purpose};
 use super::replication::Walsender;
@@ -48,6 +49,13 @@ pub(super) enum State {
     Listening,
     /// It is this client's walsender.
     Replicating { client: u32 },
+}
+
+impl State {
+    /// Whose it is.
+    pub(super) fn client(&self) -> Option<u32> {
+        if let Self::Seated { client } = self { Some(*client) } else { None }
+    }
 }
 
 /// How a connection is cleaned.
@@ -161,6 +169,14 @@ pub struct Server {
     pub(super) unheard: bool,
     /// What it remembers of sequences.
     pub(super) sequences: Memory,
+    /// What its client's batch is, if others may be sent behind it.
+    pub(super) lead: Option<Lead>,
+    /// It is among those that are looked at for followers.
+    pub(super) lined_up: bool,
+    /// When its client's turn began, if others follow it.
+    pub(super) handed: Micros,
+    /// Batches of other clients that were sent behind its client's.
+    pub(super) followers: VecDeque<Follower>,
 }
 
 impl Server {
@@ -267,6 +283,10 @@ impl Core {
             has_channels: false,
             unheard: false,
             sequences: Memory::default(),
+            lead: None,
+            handed: self.now,
+            lined_up: false,
+            followers: VecDeque::new(),
         });
         let conn = ConnId::Server(slot as u32);
         let encryption = self.shared.config.server.tls.first(&address);
@@ -392,6 +412,7 @@ impl Core {
             self.send(ConnId::Server(slot), frontend::TERMINATE_BYTES.to_vec());
         }
         self.out.push_back(Output::Close(ConnId::Server(slot)));
+        self.scattered(server.followers);
         match server.pool.seats.closed() {
             Closed::Fine => {}
             Closed::Open => {

@@ -22,7 +22,7 @@ pub use listener::Listener;
 pub use mailbox::{Letter, Mailbox, Post};
 
 use crate::control::Questions;
-use crate::core::{ConnId, Core, Entropy, MAX_HELD};
+use crate::core::{ConnId, Core, Entropy, MAX_HELD, PATIENCE};
 use crate::shared::{ServerAddress, Shared};
 use crate::tls::Encryption;
 use mio::{Events, Interest, Poll};
@@ -119,11 +119,14 @@ impl Worker {
     pub fn run(mut self) {
         let mut events = Events::with_capacity(512);
         let mut next_tick = Instant::now() + TICK;
+        let mut next_look = Instant::now();
         while !self.stop {
             let timeout = if !self.again.is_empty() {
                 Duration::ZERO
             } else if !self.retry.is_empty() {
                 Duration::from_millis(5)
+            } else if self.core.has_followers() {
+                PATIENCE / 2
             } else {
                 next_tick.saturating_duration_since(Instant::now())
             };
@@ -148,6 +151,11 @@ impl Worker {
                 self.connect(conn, address, Encryption::Plain);
             }
             self.settle();
+            if self.core.has_followers() && now >= next_look {
+                next_look = now + PATIENCE / 2;
+                self.core.look_after_followers();
+                self.settle();
+            }
             if now >= next_tick {
                 next_tick = now + TICK;
                 self.again.extend((0..self.listeners.len()).map(|i| Source::Listener(i as u32)));

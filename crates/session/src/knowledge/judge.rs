@@ -19,6 +19,7 @@ impl Reader {
                 too_many: true,
                 definitions: true,
                 login: true,
+                code_everywhere: true,
                 ..Knowledge::default()
             };
         }
@@ -50,6 +51,7 @@ impl Reader {
             knowledge.hides |= doubt && is_harmless(self.names.get(function.name));
         }
         self.settings(&by_oid, &mut knowledge);
+        self.code(&mut knowledge);
         for (oid, login) in &self.events {
             if self.in_doubt(&by_oid, *oid) || !settled {
                 let flag = if *login { &mut knowledge.login } else { &mut knowledge.definitions };
@@ -100,6 +102,36 @@ impl Reader {
             open.extend(function.calls.iter().filter_map(|name| by_name.get(name)).flatten());
         }
         knowledge.placeholders = found.into_iter().map(Box::from).collect();
+    }
+
+    /// Which relations run functions of the users' own, by themselves or by others that they lead to.
+    fn code(&self, knowledge: &mut Knowledge) {
+        // `row.name` calls a function, which looks like a column.
+        knowledge.code_everywhere = self.functions.iter().any(|function| function.notation);
+        let mut marks = vec![false; self.names.len()];
+        let mut open = Vec::new();
+        for (_, relation) in &self.reached {
+            match relation {
+                Some(relation) if mark(&mut marks, *relation) => open.push(*relation),
+                Some(_) => {}
+                None => knowledge.code_everywhere = true,
+            }
+        }
+        let mut sources: HashMap<Name, Vec<Name>> = HashMap::new();
+        for (source, target) in &self.edges {
+            sources.entry(*target).or_default().push(*source);
+        }
+        while let Some(relation) = open.pop() {
+            let name = self.names.get(relation);
+            // The statement's spelling of the name may have other bytes.
+            knowledge.code_everywhere |= !self.utf8 && !name.is_ascii();
+            knowledge.code.insert(name.into());
+            for source in sources.get(&relation).into_iter().flatten() {
+                if mark(&mut marks, *source) {
+                    open.push(*source);
+                }
+            }
+        }
     }
 
     fn in_doubt(&self, by_oid: &HashMap<u32, usize>, oid: u32) -> bool {

@@ -54,6 +54,10 @@ pub struct Knowledge {
     /// A definition may reach a function that makes settings whose names are not known.
     pub nameless: bool,
     relations: HashSet<Box<str>>,
+    /// Any statement may run a function of the users' own.
+    code_everywhere: bool,
+    /// Relations whose use may.
+    code: HashSet<Box<str>>,
     functions: HashMap<Box<str>, bool>,
     placeholders: Box<[Box<str>]>,
 }
@@ -77,6 +81,20 @@ impl Knowledge {
     #[must_use]
     pub fn function(&self, name: &str) -> Option<bool> {
         if self.too_many { Some(true) } else { self.functions.get(name).copied() }
+    }
+
+    /// Whether a query that uses these relations, and calls these functions, may run a function of the users' own, whatever that
+    /// does. Functions in C of extensions are left out. Names as in [`touches`](Self::touches).
+    #[must_use]
+    pub fn runs_code<'a>(
+        &self,
+        mut relation_names: impl Iterator<Item = &'a str>,
+        mut function_names: impl Iterator<Item = &'a str>,
+    ) -> bool {
+        self.code_everywhere
+            || self.too_many
+            || relation_names.any(|name| self.code.contains(name))
+            || function_names.any(|name| self.functions.contains_key(name))
     }
 
     /// Names of custom settings that may be made by what definitions reach. Sorted.

@@ -92,6 +92,11 @@ impl Library {
         (reading == Some(Reading::default())).then(|| self.key(tail))
     }
 
+    /// The statement with this text and these types, if a copy is kept. It does not count as asked for.
+    pub fn kept(&self, tail: &[u8]) -> Option<&Arc<Statement>> {
+        self.known.get(&self.key(tail))?.as_ref()
+    }
+
     fn gist(&mut self, tail: &[u8], reading: Option<Reading>) -> Gist {
         let text = tail.split(|b| *b == 0).next().unwrap_or_default();
         let plain = |ends, advances| Gist { plan: None, ends, advances };

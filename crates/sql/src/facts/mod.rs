@@ -95,6 +95,13 @@ impl Statement {
         self.is_known() && self.effects.is_empty() && !matches!(self.kind, Kind::Utility(Utility::Transaction(_)))
     }
 
+    /// Whether it is a query that writes nothing and calls nothing but harmless functions of PostgreSQL's own, as far as its text
+    /// can tell: to run it twice is the same as to run it once.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        self.kind == Kind::Select && self.reads_only && self.is_plain()
+    }
+
     fn text_bound(&self) -> bool {
         let kind = match &self.kind {
             Kind::Utility(Utility::Transaction(transaction)) => transaction.text_bound(),

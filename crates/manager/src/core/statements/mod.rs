@@ -290,7 +290,7 @@ fn write_parse_tail(out: &mut Vec<u8>, name: &[u8], tail: &[u8]) {
 }
 
 /// What a statement names.
-fn facts_of(library: &mut Library, statement: &Statement) -> Option<Arc<Facts>> {
+pub(super) fn facts_of(library: &mut Library, statement: &Statement) -> Option<Arc<Facts>> {
     // One that is shared was read in the usual way.
     library.facts(statement.tail.split(|b| *b == 0).next()?, Reading::default())
 }
