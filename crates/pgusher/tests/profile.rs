@@ -62,6 +62,7 @@ total extended protocol|51 us
     let text = masked(&succeeded(&output));
     let expected = format!("{connection}{connection}summary, us");
     assert!(text.starts_with(&expected), "{text}");
+    assert!(text.lines().last().is_some_and(|line| line.starts_with("the host's own floor: ")), "{text}");
     assert_eq!(err(&output), "");
 }
 

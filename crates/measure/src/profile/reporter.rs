@@ -151,6 +151,9 @@ impl Reporter {
             Format::Text => {
                 text::summary(&mut self.out, &summary, &self.collector, &self.plan, &self.options, ending.interrupted)?;
                 text::server_side(&mut self.out, &self.plan, ending.view.as_ref(), ending.provoked.as_ref())?;
+                if let Some(floor) = &self.environment.general.floor {
+                    writeln!(self.out, "{floor}")?;
+                }
             }
             Format::Json => json::document(&mut self.out, &document, &self.events)?,
             Format::Jsonl => json::summary_line(&mut self.out, &document)?,

@@ -128,6 +128,20 @@ total extended protocol                         310 us
 }
 
 #[test]
+fn the_floor_of_the_host_comes_last_as_in_every_report() {
+    let events = || vec![connected(1, 1000.0), ran(1, None, None, 80.0), ended(1)];
+    let text = written(Format::Text, Protocol::Simple, false, events());
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("the host's own floor: clock ") && last.contains(", ping-pong "), "{text}");
+    assert_eq!(text.matches("floor").count(), 1, "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&written(Format::Json, Protocol::Simple, false, events())).unwrap();
+    assert!(json["environment"]["floor"]["pingpong_us"].as_f64() > Some(0.0), "{json}");
+    let csv = written(Format::Csv, Protocol::Simple, false, events());
+    assert!(!csv.contains("floor"), "{csv}");
+}
+
+#[test]
 fn phases_are_added_on_demand() {
     let text =
         written(Format::Text, Protocol::Simple, true, vec![connected(1, 1000.0), ran(1, None, None, 80.0), ended(1)]);

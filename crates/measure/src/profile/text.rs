@@ -1,6 +1,6 @@
 //! Text for people. Without `--phases`, the lines of a connection are those of connection-profiler to the letter:
 //! names left in 40 columns (20 for the two sub-phases), microseconds right in 10, 60 dashes after the connection and
-//! 60 equal signs at its end. A summary follows.
+//! 60 equal signs at its end. A summary follows, and last, as in every report, the host's own floor.
 
 use std::io::{self, Write};
 
