@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use pgusher_measure::report::{ConnectionSample, ConnectionSeries, Environment, Report};
 use pgusher_measure::target::Side;
-use support::{Program, ended, err, json, out, refused, succeeded};
+use support::{Program, ended, err, json, out, refused, server, succeeded};
 
 const REPORT: Program = Program(&["report"]);
 
@@ -80,6 +80,44 @@ fn two_are_compared() {
     assert!(text.contains("no change is shown in 1 of 2") && text.contains("before.json [2]"), "{text}");
     let json = json(&out(&run(folder.path(), &["before.json", "after.json", "--format", "json"])));
     assert_eq!(json["comparisons"][0]["measures"][1]["change"], "better");
+}
+
+#[test]
+fn a_profile_is_a_section_of_its_own() {
+    let (_server, uri) = server(&[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = |name: &str, statement: &str| {
+        let path = folder.path().join(name);
+        let arguments = ["-u", &uri, "-q", statement, "-p", "extended", "-r", "4", "-n", "4", "--server-view"];
+        let output = ["--format", "json", "-o", path.to_str().expect("a path")];
+        succeeded(&Program(&["profile"]).run(&[&arguments[..], &output].concat()));
+    };
+    profile("quick.json", "select 1");
+    profile("slow.json", "select pg_sleep(0.02)");
+    profile("slow2.json", "select pg_sleep(0.02)");
+    for (format, heading) in [
+        ("text", "Connections and statements, phase by phase\n---"),
+        ("markdown", "## Connections and statements, phase by phase\n"),
+        ("html", ">Connections and statements, phase by phase</h2>"),
+    ] {
+        succeeded(&run(folder.path(), &["quick.json", "--format", format, "-o", "shown", "--force"]));
+        let shown = fs::read_to_string(folder.path().join("shown")).expect("there");
+        for part in [heading, "Reached: 127.0.0.1", "4 connections", "select 1", "later: median", "run queue"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+    // What it is made into can be read again.
+    succeeded(&run(folder.path(), &["quick.json", "--format", "json", "-o", "report.json"]));
+    let text = succeeded(&run(folder.path(), &["report.json", "--format", "text"]));
+    assert!(text.contains("`select 1`: the first run on a connection takes"), "{text}");
+    let compared = json(&out(&run(folder.path(), &["slow.json", "slow2.json", "quick.json", "--format", "json"])));
+    let names = |at: usize| compared["comparisons"][at]["measures"].to_string();
+    assert!(names(0).contains("select pg_sleep(0.02): extended protocol, extended, later runs"), "{}", names(0));
+    assert!(names(1).contains("create_connection, later connections") && !names(1).contains("select"), "{}", names(1));
+    // Lines of JSON are something else, and that is said.
+    let lines = Program(&["profile"]).run(&["-u", &uri, "--format", "jsonl"]);
+    fs::write(folder.path().join("lines.jsonl"), succeeded(&lines)).expect("written");
+    refused(&run(folder.path(), &["lines.jsonl"]), "--format jsonl, not json");
 }
 
 #[test]
