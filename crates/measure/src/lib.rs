@@ -12,6 +12,7 @@ pub mod floor;
 pub mod manager_process;
 pub mod own_schema;
 pub mod prewarm;
+pub(crate) mod proc;
 pub mod profile;
 pub mod reconnect;
 pub mod report;

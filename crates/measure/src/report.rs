@@ -36,6 +36,7 @@ pub use environment::{Environment, Host, ServerFacts, timestamp};
 pub use exhibit::{
     Axis, AxisScale, Bar, BarGroup, Bars, Chart, Colour, Exhibit, Experiment, Mark, Phases, Point, Series, Table, Unit,
 };
+pub(crate) use findings::longer;
 pub use findings::{Glance, findings, glance, reconnect_findings};
 pub use html::escape;
 pub use markdown::{markdown, markdown_document, markdown_report};

@@ -1,43 +1,19 @@
 //! `pgusher bench cold` as a program: a private server with both sides, a server that was named, formats, exit codes,
 //! messages, interruption.
 
-use std::process::{Command, Output, Stdio};
+mod support;
+
 use std::time::Duration;
 
-use pgusher_embedded::{Server, Signal};
-use serde_json::Value;
+use pgusher_embedded::StopMode;
+use support::{Program, ended, interrupt, json, own_schemas, refused, server, start, succeeded};
 
-/// The program with nothing of the surroundings that could change what it does.
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
-        command.env_remove(name);
-    }
-    command.args(["bench", "cold"]).args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    command(arguments).output().expect("it runs")
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("text")
-}
-
-fn schemas(server: &Server) -> String {
-    server.psql("postgres", "select count(*) from pg_namespace where nspname like 'pgusher%'").expect("psql")
-}
+const COLD: Program = Program(&["bench", "cold"]);
 
 #[test]
 fn both_sides_of_a_private_server() {
-    let output = run(&["-n", "4", "--rounds", "1", "--tables", "1,8", "--objects", "0,30", "--format", "json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let json: Value = serde_json::from_str(&out(&output)).expect("json");
+    let arguments = ["-n", "4", "--rounds", "1", "--tables", "1,8", "--objects", "0,30", "--format", "json"];
+    let json = json(&succeeded(&COLD.run(&arguments)));
     let cold = &json["cold"];
     let cells = cold["cells"].as_array().expect("cells");
     // Direct after two events and managed after three, two numbers of tables touched, two of tables besides.
@@ -66,53 +42,40 @@ fn both_sides_of_a_private_server() {
 
 #[test]
 fn a_server_that_was_named() {
-    let server = Server::builder().setting("autovacuum", "off").start().expect("a server");
-    let uri = server.uri("postgres", server.superuser());
+    let (server, uri) = server(&[("autovacuum", "off")]);
     // Nothing happens to it without being asked for.
-    let output = run(&[&uri]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("say how the server is to lose its init files"), "{}", err(&output));
-    let output = run(&[&uri, "--provoke", "-n", "4", "--rounds", "2"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let text = out(&output);
+    refused(&COLD.run(&[&uri]), "say how the server is to lose its init files");
+    let text = succeeded(&COLD.run(&[&uri, "--provoke", "-n", "4", "--rounds", "2"]));
     assert!(text.contains("Connecting after the removal of the init files"), "{text}");
     assert!(text.contains("from pg_catalog.pg_class") && !text.contains("managed"), "{text}");
     // Tables only where they were asked for, and no longer than it takes.
-    let output = run(&["-d", &uri, "--provoke", "-n", "3", "--rounds", "1", "--tables", "2", "--format", "csv"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let csv = out(&output);
+    let arguments = ["-d", &uri, "--provoke", "-n", "3", "--rounds", "1", "--tables", "2", "--format", "csv"];
+    let csv = succeeded(&COLD.run(&arguments));
     assert_eq!(csv.lines().count(), 1 + 3, "{csv}");
     assert!(csv.lines().nth(1).is_some_and(|line| line.starts_with("provoke,direct,0,2,1,1,")), "{csv}");
-    assert_eq!(schemas(&server), "0");
+    assert_eq!(own_schemas(&server), "0");
 }
 
 #[test]
 fn restarted_by_a_command() {
-    let mut server = Server::builder().setting("autovacuum", "off").start().expect("a server");
-    let uri = server.uri("postgres", server.superuser());
-    let output = run(&[&uri, "--restart-cmd", "true", "-n", "3", "--rounds", "2", "-q", "select 1"]);
-    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
-    assert!(out(&output).contains("the server was not restarted"), "{}", out(&output));
-    let output = run(&[&uri, "--restart-cmd", "echo no such service; exit 3", "-n", "3"]);
-    assert_eq!(output.status.code(), Some(1));
-    let message = err(&output);
-    assert!(
-        message.contains("no such service") && message.contains("--restart-cmd failed: exit status: 3"),
-        "{message}"
-    );
+    let (mut server, uri) = server(&[("autovacuum", "off")]);
+    let useless = COLD.run(&[&uri, "--restart-cmd", "true", "-n", "3", "--rounds", "2", "-q", "select 1"]);
+    let text = ended(&useless, 2);
+    assert!(text.contains("the server was not restarted"), "{text}");
+    let failing = COLD.run(&[&uri, "--restart-cmd", "echo no such service; exit 3", "-n", "3"]);
+    refused(&failing, "no such service");
+    refused(&failing, "--restart-cmd failed: exit status: 3");
     // The command of this test asks the test to restart its server, and returns before the server is up.
     let folder = tempfile::tempdir().expect("a folder");
     let asked = folder.path().join("asked");
     let ask = format!("touch '{0}'; while test -e '{0}'; do sleep 0.05; done", asked.display());
-    let mut command =
-        command(&[&uri, "--restart-cmd", &ask, "-n", "3", "--rounds", "2", "--pause", "0", "--format", "json"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = pgusher_embedded::Process::spawn(command).expect("it starts");
+    let arguments = [&uri, "--restart-cmd", &ask, "-n", "3", "--rounds", "2", "--pause", "0", "--format", "json"];
+    let mut process = start(COLD.command(&arguments));
     let stdout = process.child().stdout.take().expect("a pipe");
     let reader = std::thread::spawn(move || std::io::read_to_string(stdout).expect("text"));
     let status = loop {
         if asked.exists() {
-            server.stop(pgusher_embedded::StopMode::Fast).expect("it stops");
+            server.stop(StopMode::Fast).expect("it stops");
             std::fs::remove_file(&asked).expect("removable");
             std::thread::sleep(Duration::from_millis(100));
             server.restart().expect("it starts again");
@@ -121,7 +84,7 @@ fn restarted_by_a_command() {
             break status;
         }
     };
-    let json: Value = serde_json::from_str(&reader.join().expect("read")).expect("json");
+    let json = json(&reader.join().expect("read"));
     assert_eq!(status.code(), Some(0), "{json}");
     let rounds = json["cold"]["cells"][0]["rounds"].as_array().expect("rounds");
     assert_eq!(rounds.len(), 2);
@@ -140,25 +103,16 @@ fn what_cannot_be_is_said() {
         (&["host=127.0.0.1 port=1 user=x sslmode=disable", "--provoke"], "is a server running there"),
         (&["-o", "/no such folder/x"], "cannot write /no such folder/x"),
     ] {
-        let output = run(arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(err(&output).contains(message), "{arguments:?}: {}", err(&output));
+        refused(&COLD.run(arguments), message);
     }
 }
 
 #[test]
 fn interrupted_it_prints_what_there_is_and_leaves_nothing() {
-    let server = Server::builder().setting("autovacuum", "off").start().expect("a server");
-    let uri = server.uri("postgres", server.superuser());
-    let mut command = command(&[&uri, "--provoke", "--tables", "1", "--rounds", "1000", "-n", "3"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = pgusher_embedded::Process::spawn(command).expect("it starts");
+    let (server, uri) = server(&[("autovacuum", "off")]);
+    let process = start(COLD.command(&[&uri, "--provoke", "--tables", "1", "--rounds", "1000", "-n", "3"]));
     std::thread::sleep(Duration::from_millis(2500));
-    process.signal(Signal::INT).expect("sent");
-    let stdout = process.child().stdout.take().expect("a pipe");
-    let text = std::io::read_to_string(stdout).expect("text");
-    let status = process.wait(Duration::from_secs(10)).expect("waited").expect("ended");
-    assert_eq!(status.code(), Some(130));
+    let text = interrupt(process);
     assert!(text.contains("INTERRUPTED") && text.contains("Connecting after"), "{text}");
-    assert_eq!(schemas(&server), "0");
+    assert_eq!(own_schemas(&server), "0");
 }

@@ -1,28 +1,31 @@
 //! `pgusher demo` as a program, in short: what it leaves and what it takes away again.
 
+mod support;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
-use pgusher_embedded::Signal;
-use serde_json::Value;
+use support::{Program, err, interrupt, json, refused, start, succeeded};
+
+const DEMO: Program = Program(&["demo"]);
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
-        command.env_remove(name);
-    }
-    command.arg("demo").args(arguments).current_dir(folder).stdin(Stdio::null());
+    let mut command = DEMO.command(arguments);
+    command.current_dir(folder);
     command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().expect("it runs")
 }
 
 #[test]
 fn a_table_a_page_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
-    let output = command(folder.path(), &["-T", "0.2", "-c", "4", "--json", "numbers.json"]).output().expect("it runs");
-    let (text, progress) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{text}\n{progress}");
+    let output = run(folder.path(), &["-T", "0.2", "-c", "4", "--json", "numbers.json"]);
+    let (text, progress) = (succeeded(&output), err(&output));
     assert!(progress.contains("1/6 starting a private PostgreSQL") && progress.contains("6/6"), "{progress}");
     assert!(!text.contains('\u{1b}'), "colours without a terminal");
     let page = text.lines().last().and_then(|l| l.strip_prefix("report: ")).expect("the path comes last");
@@ -37,8 +40,7 @@ fn a_table_a_page_and_nothing_else() {
         .collect();
     left.sort();
     assert_eq!(left.len(), 2, "{left:?}");
-    let json: Value =
-        serde_json::from_str(&fs::read_to_string(folder.path().join("numbers.json")).expect("there")).expect("json");
+    let json = json(&fs::read_to_string(folder.path().join("numbers.json")).expect("there"));
     for side in 0..2 {
         assert_eq!(json["connections"][side]["samples"].as_array().map(Vec::len), Some(40));
     }
@@ -53,15 +55,12 @@ fn a_table_a_page_and_nothing_else() {
 fn files_are_not_overwritten() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("mine.html"), "mine").expect("written");
-    let output = command(folder.path(), &["-o", "mine.html"]).output().expect("it runs");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--force"));
+    refused(&run(folder.path(), &["-o", "mine.html"]), "--force");
     assert_eq!(fs::read_to_string(folder.path().join("mine.html")).expect("there"), "mine");
     // Said before the minute of measuring, not after it.
-    let output = command(folder.path(), &["-o", "no such folder/x.html"]).output().expect("it runs");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(error.contains("cannot write no such folder/x.html") && !error.contains("1/6"), "{error}");
+    let output = run(folder.path(), &["-o", "no such folder/x.html"]);
+    refused(&output, "cannot write no such folder/x.html");
+    assert!(!err(&output).contains("1/6"), "{}", err(&output));
 }
 
 #[test]
@@ -71,18 +70,14 @@ fn interrupted_it_takes_everything_away() {
     // A folder like /tmp for its temporary files that nobody else uses, short enough for a socket.
     let private = tempfile::Builder::new().prefix("pgd").tempdir_in("/tmp").expect("a folder");
     fs::set_permissions(private.path(), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).expect("allowed");
-    command.env("TMPDIR", private.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = pgusher_embedded::Process::spawn(command).expect("it starts");
+    command.env("TMPDIR", private.path());
+    let mut process = start(command);
     let stderr = process.child().stderr.take().expect("a pipe");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
     // Until the long part, where server and manager run.
     assert!(lines.any(|line| line.is_ok_and(|line| line.contains("5/6"))), "it never got there");
     std::thread::sleep(Duration::from_millis(700));
-    process.signal(Signal::INT).expect("sent");
-    let stdout = process.child().stdout.take().expect("a pipe");
-    let text = std::io::read_to_string(stdout).expect("text");
-    let status = process.wait(Duration::from_secs(20)).expect("waited").expect("ended");
-    assert_eq!(status.code(), Some(130), "{text}");
+    let text = interrupt(process);
     assert!(text.contains("first connection after a restart") && text.contains("It was interrupted"), "{text}");
     // At the end of the program, not some time after it: nothing here depends on how busy the machine is.
     let left: Vec<_> = fs::read_dir(private.path()).expect("the folder").map(|e| e.expect("an entry").path()).collect();

@@ -1,5 +1,7 @@
 //! `pgusher doctor` as a program: formats, exit codes, messages; through this manager and through PgBouncer.
 
+mod support;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,37 +11,22 @@ use std::time::{Duration, Instant};
 use pgusher_embedded::{Process, Server, Signal, StopMode, free_port};
 use pgusher_measure::manager_process::ManagerProcess;
 use serde_json::Value;
+use support::{Program, ended, err, json, out, refused, rest, server, start, succeeded};
 
-/// The program with nothing of the surroundings that could change what it does.
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
-        command.env_remove(name);
-    }
-    command.arg("doctor").args(arguments).stdin(Stdio::null());
-    command
-}
+const DOCTOR: Program = Program(&["doctor"]);
+/// A setting that the doctor warns of.
+const UNWISE: &[(&str, &str)] = &[("superuser_reserved_connections", "0")];
 
 /// Without measuring: how fast this machine is at the moment must not decide.
 fn run(arguments: &[&str]) -> Output {
-    command(&["--watch", "0.3", "--connections", "0"]).args(arguments).output().expect("it runs")
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("text")
+    DOCTOR.run(&[&["--watch", "0.3", "--connections", "0"], arguments].concat())
 }
 
 #[test]
 fn the_exit_code_is_the_severity() {
-    let server = Server::builder().setting("superuser_reserved_connections", "0").start().expect("a server");
-    let uri = server.uri("postgres", "postgres");
-    let output = run(&[&uri]);
-    assert_eq!(output.status.code(), Some(0), "a warning is not critical: {}", err(&output));
-    let text = out(&output);
+    let (_server, uri) = server(UNWISE);
+    // A warning is not critical.
+    let text = succeeded(&run(&[&uri]));
     assert!(text.contains("WARNING   no-reserved-connections\n"), "{text}");
     assert!(text.contains("mend      postgresql.conf, then restart: superuser_reserved_connections = 3\n"), "{text}");
     assert!(text.contains("\nExamined\n"), "{text}");
@@ -47,16 +34,14 @@ fn the_exit_code_is_the_severity() {
     assert_eq!(run(&[&uri, "--fail-on", "never"]).status.code(), Some(0));
     assert_eq!(run(&[&uri, "--fail-on", "sometimes"]).status.code(), Some(1));
     let output = run(&["host=127.0.0.1 port=1 user=x"]);
-    assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
+    assert_eq!(ended(&output, 1), "");
     assert_eq!(err(&output).matches("is a server running there").count(), 1, "{}", err(&output));
 }
 
 /// Watches for a minute, in which `meanwhile` happens to it or to the server; what it wrote and its exit code.
 fn cut_short(meanwhile: impl FnOnce(&mut Process, &mut Server)) -> (String, Option<i32>) {
-    let mut server = Server::builder().setting("superuser_reserved_connections", "0").start().expect("a server");
-    let mut command = command(&["--watch", "60", "--fail-on", "warning", &server.uri("postgres", "postgres")]);
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut process = Process::spawn(command).expect("it starts");
+    let (mut server, uri) = server(UNWISE);
+    let mut process = start(DOCTOR.command(&["--watch", "60", "--fail-on", "warning", &uri]));
     let there =
         "select count(*) from pg_stat_activity where application_name = 'pgusher doctor' and query ~ 'pg_stat_file'";
     let end = Instant::now() + Duration::from_secs(30);
@@ -65,9 +50,7 @@ fn cut_short(meanwhile: impl FnOnce(&mut Process, &mut Server)) -> (String, Opti
         std::thread::sleep(Duration::from_millis(100));
     }
     meanwhile(&mut process, &mut server);
-    let stdout = process.child().stdout.take().expect("a pipe");
-    let text = std::io::read_to_string(stdout).expect("text");
-    (text, process.wait(Duration::from_secs(30)).expect("waited").expect("it ends").code())
+    rest(process)
 }
 
 #[test]
@@ -84,11 +67,9 @@ fn what_was_found_is_printed_when_it_ends_early() {
 
 #[test]
 fn formats() {
-    let server = Server::builder().setting("superuser_reserved_connections", "0").start().expect("a server");
-    let uri = server.uri("postgres", "postgres");
-    let measured =
-        command(&[&uri, "--watch", "0.3", "--connections", "8", "--format", "json"]).output().expect("it runs");
-    let json: Value = serde_json::from_str(&out(&measured)).expect("json");
+    let (_server, uri) = server(UNWISE);
+    let measured = DOCTOR.run(&[&uri, "--watch", "0.3", "--connections", "8", "--format", "json"]);
+    let json = json(&out(&measured));
     assert_eq!(json["schema_version"], 1);
     assert_eq!(json["environment"]["server"]["settings"]["superuser_reserved_connections"], Value::Null);
     assert_eq!(json["environment"]["server"]["version"].as_str(), json["doctor"]["reached"]["server_version"].as_str());
@@ -109,12 +90,10 @@ fn formats() {
 
 #[test]
 fn through_this_manager_the_servers_settings_are_seen_and_nothing_is_timed() {
-    let server = Server::builder().setting("superuser_reserved_connections", "0").start().expect("a server");
+    let (server, _) = server(UNWISE);
     let program = Path::new(env!("CARGO_BIN_EXE_pgusher"));
     let manager = ManagerProcess::start(program, &server.socket_conninfo("postgres", "postgres")).expect("a manager");
-    let output = run(&[&manager.conninfo("postgres", "postgres")]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let text = out(&output);
+    let text = succeeded(&run(&[&manager.conninfo("postgres", "postgres")]));
     assert!(text.contains(concat!("reached through pgusher ", env!("CARGO_PKG_VERSION"))), "{text}");
     assert!(text.contains("no-reserved-connections") && text.contains("give the server's own address"), "{text}");
     assert!(!text.contains("\nMeasured"), "{text}");
@@ -152,15 +131,13 @@ fn bouncer(server: &Server, folder: &Path) -> Option<(Process, u16)> {
 
 #[test]
 fn through_pgbouncer() {
-    let server = Server::builder().setting("superuser_reserved_connections", "0").start().expect("a server");
+    let (server, _) = server(UNWISE);
     let folder = tempfile::tempdir().expect("a folder");
     let Some((_process, port)) = bouncer(&server, folder.path()) else {
         eprintln!("PgBouncer is not installed");
         return;
     };
-    let output = run(&[&format!("postgres://postgres@127.0.0.1:{port}/postgres")]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let text = out(&output);
+    let text = succeeded(&run(&[&format!("postgres://postgres@127.0.0.1:{port}/postgres")]));
     assert!(text.contains("reached through another connection manager"), "{text}");
     assert!(text.contains("no-reserved-connections") && text.contains("give the server's own address"), "{text}");
     // No setting of the examination stays with the server connection for the next client.
@@ -175,7 +152,6 @@ fn through_pgbouncer() {
     let left = psql.arg("show search_path").output().expect("psql");
     assert_eq!(out(&left), "0\n\"$user\", public\n", "{}", err(&left));
 
-    let output = run(&[&format!("postgres://postgres@127.0.0.1:{port}/pgbouncer")]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("the console of a connection manager"), "{}", err(&output));
+    let console = format!("postgres://postgres@127.0.0.1:{port}/pgbouncer");
+    refused(&run(&[&console]), "the console of a connection manager");
 }

@@ -1,42 +1,31 @@
 //! `pgusher profile` as a program: layout, formats, exit codes, messages, interruption.
 
+mod support;
+
 use std::io::Read;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use pgusher_embedded::Server;
+use pgusher_embedded::{Process, Server};
 use serde_json::Value;
+use support::{Program, ended, err, interrupt, json, out, refused, start, succeeded};
 
+const PROFILE: Program = Program(&["profile"]);
+
+/// One server for all tests here.
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::builder().start().expect("an embedded server"))
+    SERVER.get_or_init(|| support::server(&[]).0)
 }
 
 fn uri() -> String {
     server().uri("postgres", server().superuser())
 }
 
-/// The program with nothing of the surroundings that could change what it does.
-fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
-        command.env_remove(name);
-    }
-    command.arg("profile").stdin(Stdio::null());
-    command
-}
-
+/// A profile of that server.
 fn profile(arguments: &[&str]) -> Output {
-    command().arg("-u").arg(uri()).args(arguments).output().unwrap()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
+    PROFILE.run(&[&["-u", &uri()], arguments].concat())
 }
 
 /// The text with each time replaced by the width of its line up to the unit.
@@ -57,7 +46,6 @@ fn masked(text: &str) -> String {
 #[test]
 fn extended_in_the_layout_of_connection_profiler() {
     let output = profile(&["-q", "select now()", "-p", "extended", "-r", "2", "-n", "2"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let connection = "\
 create_connection|51 us
 ------------------------------------------------------------
@@ -71,9 +59,10 @@ bind+execute+sync|31 us
 total extended protocol|51 us
 ============================================================
 ";
-    let text = masked(&out(&output));
+    let text = masked(&succeeded(&output));
     let expected = format!("{connection}{connection}summary, us");
     assert!(text.starts_with(&expected), "{text}");
+    assert!(text.lines().last().is_some_and(|line| line.starts_with("the host's own floor: ")), "{text}");
     assert_eq!(err(&output), "");
 }
 
@@ -121,8 +110,7 @@ fn phases_with_the_fork_probe() {
 #[test]
 fn json_jsonl_and_csv() {
     let arguments = ["-q", "select 1", "-q", "select 2", "-r", "3", "-n", "3", "-p", "extended"];
-    let output = profile(&[&arguments[..], &["--format", "json"]].concat());
-    let value: Value = serde_json::from_str(&out(&output)).unwrap();
+    let value = json(&out(&profile(&[&arguments[..], &["--format", "json"]].concat())));
     assert_eq!(value["schema_version"], 1);
     assert_eq!(value["interrupted"], false);
     assert_eq!(value["environment"]["auth_method"], "trust");
@@ -139,7 +127,7 @@ fn json_jsonl_and_csv() {
     assert!(row("create_connection", None)["first"]["median_us"].as_f64().unwrap() > 0.0);
 
     let output = profile(&[&arguments[..], &["--format", "jsonl"]].concat());
-    let lines: Vec<Value> = out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = out(&output).lines().map(json).collect();
     assert_eq!(lines.len(), 25);
     assert_eq!(lines[24]["kind"], "summary");
 
@@ -155,8 +143,7 @@ fn json_jsonl_and_csv() {
 #[test]
 fn a_failing_statement_is_reported_and_not_averaged() {
     let output = profile(&["-q", "select 1/0", "-q", "selct 1", "-q", "select 1", "-r", "2", "--format", "json"]);
-    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
-    let value: Value = serde_json::from_str(&out(&output)).unwrap();
+    let value = json(&ended(&output, 2));
     assert_eq!(value["failed"], 4);
     assert_eq!(value["failures"][0]["sqlstate"], "22012");
     assert_eq!(value["failures"][2]["sqlstate"], "42601");
@@ -175,9 +162,7 @@ fn the_server_side_in_text_json_and_csv() {
     let log = server().log_path();
     let log = log.to_str().unwrap();
     let arguments = ["-q", "select 1", "-p", "extended", "-r", "3", "-n", "3", "--server-log", log];
-    let output = profile(&[&arguments[..], &["--pg-stat-statements"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let text = out(&output);
+    let text = succeeded(&profile(&[&arguments[..], &["--pg-stat-statements"]].concat()));
     let table = text.split("seen from the client and from the server").nth(1).unwrap_or_else(|| panic!("{text}"));
     for words in ["client", "log", "unseen", "CPU", "faults", "steady", "server: execute", "unseen: client less"] {
         assert!(table.contains(words), "{words}: {text}");
@@ -185,7 +170,7 @@ fn the_server_side_in_text_json_and_csv() {
     // The extension is missing: said, and nothing else is lost.
     assert!(text.contains("note: pg_stat_statements: ") && text.contains("CREATE EXTENSION"), "{text}");
 
-    let value: Value = serde_json::from_str(&out(&profile(&[&arguments[..], &["--format", "json"]].concat()))).unwrap();
+    let value = json(&out(&profile(&[&arguments[..], &["--format", "json"]].concat())));
     let view = &value["server_view"];
     assert_eq!((&view["sources"]["log"]["format"], &view["sources"]["log"]["runs"]), (&"stderr".into(), &9.into()));
     let steady = |row: &&Value| row["phase"] == "extended" && row["run"] == "steady";
@@ -200,7 +185,7 @@ fn the_server_side_in_text_json_and_csv() {
     assert_eq!(csv.matches(",log_execute,").count(), 9, "{csv}");
     assert_eq!(csv.matches(",backend_cpu,").count(), 3 + 9, "{csv}");
     let jsonl = out(&profile(&[&arguments[..], &["--format", "jsonl"]].concat()));
-    let last: Value = serde_json::from_str(jsonl.lines().last().unwrap()).unwrap();
+    let last = json(jsonl.lines().last().unwrap());
     assert_eq!((&last["kind"], &last["server_view"]["sources"]["host"]), (&"summary".into(), &true.into()));
 }
 
@@ -215,36 +200,31 @@ fn without_being_asked_nothing_of_the_server_is_shown() {
 #[test]
 fn a_log_that_cannot_be_used_is_a_note() {
     for (file, words) in [("/does/not/exist.log", "cannot be read"), ("auto", "logging_collector is off")] {
-        let output = profile(&["-q", "select 1", "--server-log", file]);
-        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-        let text = out(&output);
+        let text = succeeded(&profile(&["-q", "select 1", "--server-log", file]));
         assert!(text.contains("note: server log: ") && text.contains(words) && text.contains("simple_query"), "{text}");
     }
 }
 
 #[test]
 fn provoking_needs_the_right_to() {
-    let output = profile(&["--provoke", "relcache-init", "-n", "3"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(out(&output).contains("provoked: pg_internal.init removed before 3 connections"), "{}", out(&output));
+    let text = succeeded(&profile(&["--provoke", "relcache-init", "-n", "3"]));
+    assert!(text.contains("provoked: pg_internal.init removed before 3 connections"), "{text}");
     server().psql("postgres", "CREATE ROLE ordinary LOGIN").unwrap();
     let uri = server().uri("postgres", "ordinary");
-    let output = command().args(["-u", &uri, "--provoke", "relcache-init"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("42501") && err(&output).contains("superuser"), "{}", err(&output));
+    let output = PROFILE.run(&["-u", &uri, "--provoke", "relcache-init"]);
+    refused(&output, "42501");
+    refused(&output, "superuser");
     assert_eq!(out(&output), "");
 }
 
 #[test]
 fn warming_in_text_json_and_a_page() {
     let arguments = ["-q", "select 1", "-p", "extended", "-n", "4", "--prewarm", "bind", "--prewarm", "parse"];
-    let output = profile(&arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let text = out(&output);
+    let text = succeeded(&profile(&arguments));
     for words in ["not warmed", "parse + bind", "(steady runs)", "penalty removed", "its memory"] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let value: Value = serde_json::from_str(&out(&profile(&[&arguments[..], &["--format", "json"]].concat()))).unwrap();
+    let value = json(&out(&profile(&[&arguments[..], &["--format", "json"]].concat())));
     assert_eq!(value["prewarm"]["ways"], serde_json::json!(["none", "parse", "bind"]));
     assert_eq!(value["prewarm"]["statements"][0]["samples"].as_array().unwrap().len(), 12);
     assert!(value["environment"]["server"]["version"].is_string());
@@ -255,21 +235,16 @@ fn warming_in_text_json_and_a_page() {
         (&["--provoke", "relcache-init"], "--provoke"),
         (&["--server-view"], "--server-view"),
     ] {
-        let output = profile(&[&arguments[..], more].concat());
-        assert_eq!(output.status.code(), Some(1), "{more:?}");
-        assert!(err(&output).contains(words), "{more:?}: {}", err(&output));
+        refused(&profile(&[&arguments[..], more].concat()), words);
     }
     for (arguments, words) in [
         (&["--prewarm", "bind"][..], "needs a statement"),
         (&["--prewarm", "bind", "-q", "select 1", "-p", "prepared"], "-p extended"),
         (&["--format", "html", "-q", "select 1"], "--prewarm only"),
     ] {
-        let output = profile(arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(err(&output).contains(words), "{arguments:?}: {}", err(&output));
+        refused(&profile(arguments), words);
     }
-    let failing = profile(&["-q", "checkpoint", "-n", "1", "--prewarm", "explain"]);
-    assert_eq!(failing.status.code(), Some(2), "{}", out(&failing));
+    ended(&profile(&["-q", "checkpoint", "-n", "1", "--prewarm", "explain"]), 2);
 }
 
 #[test]
@@ -280,7 +255,7 @@ fn thresholds() {
     assert_eq!(code("tls.first>1s"), Some(3));
     assert_eq!(code("create_connection.p98>1s"), Some(1));
     let output = profile(&["-n", "4", "--fail-if", "connect.max>1s", "--fail-if", "create_connection.first>1us"]);
-    assert_eq!(output.status.code(), Some(3));
+    ended(&output, 3);
     assert!(err(&output).contains("create_connection.first>1us: it is "), "{}", err(&output));
 }
 
@@ -289,19 +264,14 @@ fn a_file_of_statements() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("some.sql");
     std::fs::write(&file, "-- two\nselect ';';\nselect 2;\n").unwrap();
-    let output = profile(&["-f", file.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(0));
-    let text = out(&output);
+    let text = succeeded(&profile(&["-f", file.to_str().unwrap()]));
     assert!(text.contains("query 2: select 2\nrun nr: 1"), "{text}");
     std::fs::write(&file, "select 'x").unwrap();
-    let broken = profile(&["-f", file.to_str().unwrap()]);
-    assert_eq!(broken.status.code(), Some(1));
-    assert!(err(&broken).contains("line 1: unterminated"), "{}", err(&broken));
+    refused(&profile(&["-f", file.to_str().unwrap()]), "line 1: unterminated");
 }
 
 #[test]
 fn wrong_usage_ends_with_one_and_a_message() {
-    let run = |arguments: &[&str]| command().args(arguments).output().unwrap();
     for (arguments, words) in [
         (&["--nonsense"][..], "--nonsense"),
         (&["-n", "0"], "0"),
@@ -315,71 +285,51 @@ fn wrong_usage_ends_with_one_and_a_message() {
         (&["host=no-such-host.invalid user=u"], "resolve"),
         (&["host=/no/such/folder user=u"], "is a server running"),
     ] {
-        let output = run(arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", err(&output));
-        assert!(err(&output).contains(words), "{arguments:?}: {}", err(&output));
+        refused(&PROFILE.run(arguments), words);
     }
     let port = pgusher_embedded::free_port().unwrap();
-    let unreachable = run(&[&format!("postgres://me:hunter2@127.0.0.1:{port}/db")]);
-    assert_eq!(unreachable.status.code(), Some(1));
-    let text = format!("{}{}", err(&unreachable), out(&unreachable));
+    let unreachable = PROFILE.run(&[&format!("postgres://me:hunter2@127.0.0.1:{port}/db")]);
+    let text = ended(&unreachable, 1) + &err(&unreachable);
     assert!(text.contains("127.0.0.1") && text.contains("refused") && !text.contains("hunter2"), "{text}");
-    let malformed = run(&["postgres://me:hunter2@[::1/db"]);
-    assert_eq!(malformed.status.code(), Some(1));
+    let malformed = PROFILE.run(&["postgres://me:hunter2@[::1/db"]);
+    ended(&malformed, 1);
     assert!(!err(&malformed).contains("hunter2"), "{}", err(&malformed));
-    let twice = profile(&["postgres://h"]);
-    assert_eq!(twice.status.code(), Some(1));
-    assert_eq!(command().arg("--help").output().unwrap().status.code(), Some(0));
+    ended(&profile(&["postgres://h"]), 1);
+    succeeded(&PROFILE.run(&["--help"]));
 }
 
 #[test]
 fn an_unknown_database_is_told_with_its_sqlstate() {
     let uri = server().uri("none_such", server().superuser());
-    let output = command().arg(uri).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("3D000"), "{}", err(&output));
+    refused(&PROFILE.run(&[&uri]), "3D000");
+}
+
+/// Its second statement sleeps; this waits until the line of the first one has come.
+fn in_its_second_statement(arguments: &[&str]) -> Process {
+    let uri = uri();
+    let sleeping = [&[&uri, "-q", "select 1", "-q", "select pg_sleep(30)"], arguments].concat();
+    let mut process = start(PROFILE.command(&sleeping));
+    let stdout = process.child().stdout.as_mut().unwrap();
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while !String::from_utf8_lossy(&seen).contains("total simple query") {
+        assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&seen));
+        seen.push(byte[0]);
+    }
+    process
 }
 
 #[test]
 fn interruption_keeps_what_the_server_said() {
     let log = server().log_path();
-    let mut child = command()
-        .args([&uri(), "-q", "select 1", "-q", "select pg_sleep(30)", "--server-log", log.to_str().unwrap()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdout = child.stdout.take().unwrap();
-    let mut seen = Vec::new();
-    let mut byte = [0];
-    while !String::from_utf8_lossy(&seen).contains("total simple query") {
-        assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&seen));
-        seen.push(byte[0]);
-    }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let mut rest = String::new();
-    stdout.read_to_string(&mut rest).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let rest = interrupt(in_its_second_statement(&["--server-log", log.to_str().unwrap()]));
     assert!(rest.contains("interrupted") && rest.contains("seen from the client and from the server"), "{rest}");
 }
 
 #[test]
 fn interruption_prints_what_there_is() {
-    let mut child =
-        command().args([&uri(), "-q", "select 1", "-q", "select pg_sleep(30)"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut stdout = child.stdout.take().unwrap();
-    // The first statement is done when its line has come.
-    let mut seen = Vec::new();
-    let mut byte = [0];
-    while !String::from_utf8_lossy(&seen).contains("total simple query") {
-        assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&seen));
-        seen.push(byte[0]);
-    }
+    let process = in_its_second_statement(&[]);
     let started = Instant::now();
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    let mut rest = String::new();
-    stdout.read_to_string(&mut rest).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let rest = interrupt(process);
     assert!(started.elapsed() < Duration::from_secs(10));
     assert!(rest.contains("interrupted") && rest.contains("create_connection"), "{rest}");
 }

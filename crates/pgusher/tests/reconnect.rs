@@ -1,39 +1,18 @@
 //! `pgusher bench reconnect` as a program: a private server with both sides, formats, exit codes, messages, interruption.
 
-use std::process::{Command, Output, Stdio};
+mod support;
+
 use std::time::{Duration, Instant};
 
-use pgusher_embedded::{Server, Signal};
-use serde_json::Value;
+use support::{Program, ended, err, interrupt, json, refused, server, start, succeeded};
 
-/// The program with nothing of the surroundings that could change what it does.
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
-        command.env_remove(name);
-    }
-    command.args(["bench", "reconnect"]).args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    command(arguments).output().expect("it runs")
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("text")
-}
+const RECONNECT: Program = Program(&["bench", "reconnect"]);
 
 #[test]
 fn both_sides_of_a_private_server() {
-    let output = run(&["-c", "2", "-T", "1", "--rounds", "1", "-P", "0.4", "--format", "json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let output = RECONNECT.run(&["-c", "2", "-T", "1", "--rounds", "1", "-P", "0.4", "--format", "json"]);
+    let json = json(&succeeded(&output));
     assert!(err(&output).contains("failed (managed, reconnect, round 1)"), "{}", err(&output));
-    let json: Value = serde_json::from_str(&out(&output)).expect("json");
     assert_eq!(json["schema_version"], 1);
     assert!(json["environment"]["server"]["version"].as_str().is_some_and(|v| !v.is_empty()));
     let cells = json["reconnect"]["cells"].as_array().expect("cells");
@@ -48,22 +27,19 @@ fn both_sides_of_a_private_server() {
 
 #[test]
 fn a_server_that_was_named() {
-    let server = Server::builder().start().expect("a server");
-    let uri = server.uri("postgres", server.superuser());
+    let (server, uri) = server(&[]);
     // Nothing is created on it without being asked for.
-    let output = run(&[&uri, "-t", "5"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("make it with --init"), "{}", err(&output));
+    refused(&RECONNECT.run(&[&uri, "-t", "5"]), "make it with --init");
     assert_eq!(server.psql("postgres", "select to_regclass('pgbench_accounts')").expect("psql"), "");
-    let output = run(&["-d", &uri, "-t", "5", "-c", "2", "--rounds", "2", "--init", "-s", "1", "-M", "extended"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let text = out(&output);
+    let arguments = ["-d", &uri, "-t", "5", "-c", "2", "--rounds", "2", "--init", "-s", "1", "-M", "extended"];
+    let text = succeeded(&RECONNECT.run(&arguments));
     assert!(
         text.contains("\nselect only; extended protocol; 2 clients; 2 alternating rounds of 5 transactions"),
         "{text}"
     );
     assert!(!text.contains("managed"), "{text}");
-    let csv = out(&run(&["--through", &uri, "-t", "5", "--rounds", "1", "--mode", "static", "--format", "csv"]));
+    let arguments = ["--through", &uri, "-t", "5", "--rounds", "1", "--mode", "static", "--format", "csv"];
+    let csv = succeeded(&RECONNECT.run(&arguments));
     assert_eq!(csv.lines().count(), 3, "{csv}");
     assert!(csv.lines().nth(1).is_some_and(|l| l.starts_with("static,managed,1,")), "{csv}");
 }
@@ -73,17 +49,14 @@ fn a_failing_script_is_counted() {
     let folder = tempfile::tempdir().expect("a folder");
     let script = folder.path().join("s.sql");
     std::fs::write(&script, "select * from no_such_table;\n").expect("written");
-    let server = Server::builder().start().expect("a server");
-    let uri = server.uri("postgres", server.superuser());
+    let (_server, uri) = server(&[]);
     let script_text = script.to_str().expect("a path");
-    let output = run(&[&uri, "-f", script_text, "-t", "3", "--rounds", "1"]);
-    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    let output = RECONNECT.run(&[&uri, "-f", script_text, "-t", "3", "--rounds", "1"]);
+    let text = ended(&output, 2);
     // Three and the first connection.
-    assert!(out(&output).contains("direct reconnect, transaction 42P01: 4 times"), "{}", out(&output));
+    assert!(text.contains("direct reconnect, transaction 42P01: 4 times"), "{text}");
     std::fs::write(&script, "select 1;\n\\sleep 1 s\n").expect("written");
-    let output = run(&[&uri, "-f", script_text, "-t", "3"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("line 2: \\sleep is not supported"), "{}", err(&output));
+    refused(&RECONNECT.run(&[&uri, "-f", script_text, "-t", "3"]), "line 2: \\sleep is not supported");
 }
 
 #[test]
@@ -91,9 +64,7 @@ fn files_are_not_overwritten() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out");
     std::fs::write(&path, "mine").expect("written");
-    let output = run(&["-o", path.to_str().expect("a path"), "-t", "1"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("--force"), "{}", err(&output));
+    refused(&RECONNECT.run(&["-o", path.to_str().expect("a path"), "-t", "1"]), "--force");
     assert_eq!(std::fs::read_to_string(&path).expect("there"), "mine");
 }
 
@@ -106,40 +77,30 @@ fn what_cannot_be_is_said() {
         (&["host=127.0.0.1 port=1 user=x sslmode=disable"], "is a server running there"),
         (&["postgres://[", "-t", "1"], "error"),
     ] {
-        let output = run(arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(err(&output).contains(message), "{arguments:?}: {}", err(&output));
+        refused(&RECONNECT.run(arguments), message);
     }
 }
 
 #[test]
 fn interrupted_it_prints_what_there_is() {
-    let server = Server::builder().start().expect("a server");
-    let uri = server.uri("postgres", server.superuser());
+    let (_server, uri) = server(&[]);
     let folder = tempfile::tempdir().expect("a folder");
     let script = folder.path().join("s.sql");
     std::fs::write(&script, "select 1;\n").expect("written");
-    let mut command = command(&[&uri, "-f", script.to_str().expect("a path"), "-T", "60"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = pgusher_embedded::Process::spawn(command).expect("it starts");
+    let process = start(RECONNECT.command(&[&uri, "-f", script.to_str().expect("a path"), "-T", "60"]));
     std::thread::sleep(Duration::from_millis(1500));
-    process.signal(Signal::INT).expect("sent");
     let begun = Instant::now();
-    let stdout = process.child().stdout.take().expect("a pipe");
-    let text = std::io::read_to_string(stdout).expect("text");
-    let status = process.wait(Duration::from_secs(10)).expect("waited").expect("ended");
+    let text = interrupt(process);
     assert!(begun.elapsed() < Duration::from_secs(8));
-    assert_eq!(status.code(), Some(130));
     assert!(text.contains("INTERRUPTED") && text.contains("static connections"), "{text}");
 }
 
 #[test]
 fn an_open_loop_of_prepared_statements() {
     let arguments = ["-c", "4", "-T", "1", "--rounds", "1", "-M", "prepared", "-R", "100", "-L", "2000", "-P", "0.4"];
-    let output = run(&[&arguments[..], &["--format", "json"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let output = RECONNECT.run(&[&arguments[..], &["--format", "json"]].concat());
+    let json = json(&succeeded(&output));
     assert!(err(&output).contains(", lag ") && err(&output).contains(" skipped (direct"), "{}", err(&output));
-    let json: Value = serde_json::from_str(&out(&output)).expect("json");
     assert_eq!(json["reconnect"]["settings"]["rate_per_second"], 100.0);
     for cell in json["reconnect"]["cells"].as_array().expect("cells") {
         let n = cell["transaction"]["n"].as_u64().expect("a number");
@@ -159,14 +120,13 @@ fn an_open_loop_of_prepared_statements() {
 
 #[test]
 fn histograms_and_wrong_rates() {
-    let server = Server::builder().start().expect("a server");
-    let uri = server.uri("postgres", server.superuser());
-    let output = run(&[&uri, "-t", "5", "--rounds", "1", "--init", "-s", "1", "--mode", "static", "--histogram"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(out(&output).contains("\ndirect static, transaction\n  up to "), "{}", out(&output));
+    let (_server, uri) = server(&[]);
+    let arguments = [&uri, "-t", "5", "--rounds", "1", "--init", "-s", "1", "--mode", "static", "--histogram"];
+    let text = succeeded(&RECONNECT.run(&arguments));
+    assert!(text.contains("\ndirect static, transaction\n  up to "), "{text}");
     for wrong in [["-R", "0"], ["-R", "many"], ["-L", "-1"], ["-L", "nan"]] {
-        let output = run(&[&[uri.as_str()], &wrong[..]].concat());
-        assert_eq!(output.status.code(), Some(1), "{wrong:?}");
+        let output = RECONNECT.run(&[&[uri.as_str()], &wrong[..]].concat());
+        refused(&output, "error");
         assert!(!err(&output).contains("panicked"), "{}", err(&output));
     }
 }

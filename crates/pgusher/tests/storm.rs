@@ -1,37 +1,18 @@
 //! `pgusher bench storm` as a program: a private server with both sides, formats, exit codes, messages, interruption.
 
+mod support;
+
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pgusher_embedded::{Process, Server, Signal};
-use serde_json::Value;
+use pgusher_embedded::Server;
+use support::{Program, ended, interrupt, json, refused, start, succeeded};
 
-/// The program with nothing of the surroundings that could change what it does.
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
-        command.env_remove(name);
-    }
-    command.args(["bench", "storm"]).args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    command(arguments).output().expect("it runs")
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("text")
-}
+const STORM: Program = Program(&["bench", "storm"]);
 
 #[test]
 fn both_sides_of_a_private_server() {
-    let output = run(&[
+    let json = json(&succeeded(&STORM.run(&[
         "-c",
         "50,100,300",
         "--direct-max",
@@ -44,9 +25,7 @@ fn both_sides_of_a_private_server() {
         "random",
         "--format",
         "json",
-    ]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let json: Value = serde_json::from_str(&out(&output)).expect("json");
+    ])));
     let storm = &json["storm"];
     let seen: Vec<(u64, &str)> = storm["cells"]
         .as_array()
@@ -75,15 +54,13 @@ fn both_sides_of_a_private_server() {
 fn a_server_that_was_named_in_text_and_csv() {
     let server = Server::builder().start().expect("a server");
     let conninfo = server.socket_conninfo("postgres", "postgres");
-    let output = run(&[&conninfo, "-c", "8,16", "--rounds", "2", "--burst"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let text = out(&output);
+    let text = succeeded(&STORM.run(&[&conninfo, "-c", "8,16", "--rounds", "2", "--burst"]));
     for wanted in ["Time until all clients were ready, ms", "direct, first round", "exponent", "huge pages: off"] {
         assert!(text.contains(wanted), "{wanted} is not in {text}");
     }
     assert!(!text.contains("managed"), "{text}");
-    let output = run(&["-d", &conninfo, "-c", "8", "--rounds", "3", "--rate", "100", "--format", "csv"]);
-    let csv = out(&output);
+    let output = STORM.run(&["-d", &conninfo, "-c", "8", "--rounds", "3", "--rate", "100", "--format", "csv"]);
+    let csv = succeeded(&output);
     assert_eq!(csv.lines().filter(|line| line.starts_with("direct,8,")).count(), 3, "{csv}");
 }
 
@@ -91,9 +68,9 @@ fn a_server_that_was_named_in_text_and_csv() {
 fn failures_are_counted_and_told_by_the_exit_code() {
     let server = Server::builder().max_connections(20).start().expect("a server");
     let conninfo = server.socket_conninfo("postgres", "postgres");
-    let output = run(&[&conninfo, "-c", "40", "--rounds", "1", "--direct-max", "40"]);
-    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
-    assert!(out(&output).contains("53300"), "{}", out(&output));
+    let output = STORM.run(&[&conninfo, "-c", "40", "--rounds", "1", "--direct-max", "40"]);
+    let text = ended(&output, 2);
+    assert!(text.contains("53300"), "{text}");
 }
 
 #[test]
@@ -105,9 +82,7 @@ fn what_cannot_be_is_said_before_anything_runs() {
         (&["host=127.0.0.1 port=1 sslmode=disable user=x"], "direct: connection to 127.0.0.1:1 failed"),
     ] {
         let begun = Instant::now();
-        let output = run(arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", err(&output));
-        assert!(err(&output).contains(words), "{arguments:?}: {}", err(&output));
+        refused(&STORM.run(arguments), words);
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }
@@ -116,20 +91,14 @@ fn what_cannot_be_is_said_before_anything_runs() {
 fn ctrl_c_gives_what_there_is() {
     let server = Server::builder().start().expect("a server");
     let conninfo = server.socket_conninfo("postgres", "postgres");
-    let mut command = command(&[&conninfo, "-c", "16", "--rounds", "1000", "--format", "json"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = Process::spawn(command).expect("it runs");
+    let mut process = start(STORM.command(&[&conninfo, "-c", "16", "--rounds", "1000", "--format", "json"]));
     // The first line of progress comes when it has run for a while.
     let mut first = String::new();
     let stderr = process.child().stderr.take().expect("a pipe");
     let mut stderr = BufReader::new(stderr);
     stderr.read_line(&mut first).expect("readable");
     assert!(first.contains("16 clients, round"), "{first}");
-    process.signal(Signal::INT).expect("running");
-    let stdout = process.child().stdout.take().expect("a pipe");
-    let json: Value = serde_json::from_reader(stdout).expect("json");
-    let status = process.wait(Duration::from_secs(60)).expect("waited").expect("ended");
-    assert_eq!(status.code(), Some(130));
+    let json = json(&interrupt(process));
     assert_eq!(json["storm"]["interrupted"], true);
     assert!(json["storm"]["cells"][0]["rounds"].as_array().is_some_and(|r| !r.is_empty() && r.len() < 1000), "{json}");
 }

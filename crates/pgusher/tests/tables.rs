@@ -1,44 +1,18 @@
 //! `pgusher bench tables` as a program: a private server with both sides, servers that were named, formats, exit codes,
 //! messages.
 
-use std::process::{Command, Output, Stdio};
+mod support;
+
 use std::time::Duration;
 
-use pgusher_embedded::{Server, Signal};
-use serde_json::Value;
+use support::{Program, interrupt, json, own_schemas, refused, server, start, succeeded};
 
-/// The program with nothing of the surroundings that could change what it does.
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pgusher"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PG")) {
-        command.env_remove(name);
-    }
-    command.args(["bench", "tables"]).args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    command(arguments).output().expect("it runs")
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("text")
-}
-
-fn schemas(server: &Server) -> String {
-    server.psql("postgres", "select count(*) from pg_namespace where nspname like 'pgusher%'").expect("psql")
-}
+const TABLES: Program = Program(&["bench", "tables"]);
 
 #[test]
 fn both_sides_of_a_private_server() {
-    let output =
-        run(&["-c", "2", "-T", "0.4", "--rounds", "1", "--tables", "8,1,3,3", "--mode", "both", "--format", "json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let json: Value = serde_json::from_str(&out(&output)).expect("json");
+    let (clients, tables) = (["-c", "2", "-T", "0.4", "--rounds", "1"], ["--tables", "8,1,3,3", "--mode", "both"]);
+    let json = json(&succeeded(&TABLES.run(&[&clients[..], &tables, &["--format", "json"]].concat())));
     let tables = &json["tables"];
     assert_eq!(tables["settings"]["tables"], serde_json::json!([1, 3, 8]));
     let cells = tables["cells"].as_array().expect("cells");
@@ -61,24 +35,19 @@ fn both_sides_of_a_private_server() {
 
 #[test]
 fn targets_that_were_named() {
-    let server = Server::builder().start().expect("a server");
-    let uri = server.uri("postgres", server.superuser());
+    let (server, uri) = server(&[]);
     let socket = server.socket_conninfo("postgres", server.superuser());
     let short = ["-c", "2", "-T", "0.2", "--runs", "2", "--tables", "1,4"];
-    let output = run(&[&[uri.as_str()], &short[..]].concat());
-    assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("say --init to allow that"), "{}", err(&output));
-    assert_eq!(schemas(&server), "0");
+    refused(&TABLES.run(&[&[uri.as_str()], &short[..]].concat()), "say --init to allow that");
+    assert_eq!(own_schemas(&server), "0");
     let named = format!("socket={socket}");
-    let output = run(&[&["-d", uri.as_str(), "--init", "--through", &named, "--through", &uri], &short[..]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let text = out(&output);
+    let targets = ["-d", &uri, "--init", "--through", &named, "--through", &uri];
+    let text = succeeded(&TABLES.run(&[&targets, &short[..]].concat()));
     for part in ["socket/direct (95 %)", "managed/direct (95 %)", "note: catalog queries are not known", "not known"] {
         assert!(text.contains(part), "{part}\nin\n{text}");
     }
-    assert_eq!(schemas(&server), "0");
-    let only = run(&[&["--init", "--through", &named, "--format", "csv"], &short[..]].concat());
-    let csv = out(&only);
+    assert_eq!(own_schemas(&server), "0");
+    let csv = succeeded(&TABLES.run(&[&["--init", "--through", &named, "--format", "csv"], &short[..]].concat()));
     assert_eq!(csv.lines().count(), 1 + 2 * 2, "{csv}");
     assert!(csv.lines().nth(1).is_some_and(|line| line.starts_with("reconnect,1,socket,1,")), "{csv}");
 }
@@ -96,19 +65,14 @@ fn what_cannot_be_is_said() {
         (&["--init", "--through", nobody, "--through", nobody], "two targets named managed"),
         (&["--init", "--through", "pool=sslmode=no"], "target pool"),
     ] {
-        let output = run(arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(err(&output).contains(message), "{arguments:?}: {}", err(&output));
+        refused(&TABLES.run(arguments), message);
     }
 }
 
 #[test]
 fn interrupted_it_prints_what_there_is_and_leaves_nothing() {
-    let server = Server::builder().start().expect("a server");
-    let uri = server.uri("postgres", server.superuser());
-    let mut command = command(&[&uri, "--init", "-T", "60", "-c", "2"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = pgusher_embedded::Process::spawn(command).expect("it starts");
+    let (server, uri) = server(&[]);
+    let process = start(TABLES.command(&[&uri, "--init", "-T", "60", "-c", "2"]));
     // Until the load is under way.
     let busy = "select count(*) from pg_stat_user_tables where seq_scan > 3";
     for _ in 0..200 {
@@ -117,11 +81,7 @@ fn interrupted_it_prints_what_there_is_and_leaves_nothing() {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    process.signal(Signal::INT).expect("sent");
-    let stdout = process.child().stdout.take().expect("a pipe");
-    let text = std::io::read_to_string(stdout).expect("text");
-    let status = process.wait(Duration::from_secs(10)).expect("waited").expect("ended");
-    assert_eq!(status.code(), Some(130));
+    let text = interrupt(process);
     assert!(text.contains("INTERRUPTED") && text.contains("Transactions per second"), "{text}");
-    assert_eq!(schemas(&server), "0");
+    assert_eq!(own_schemas(&server), "0");
 }

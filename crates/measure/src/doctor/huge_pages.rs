@@ -1,8 +1,6 @@
 //! Whether shared memory lies in huge pages. Without them each backend builds page tables for every small page that it
 //! touches; the more existing connections there are, the more it touches while it holds a lock that all starters need.
 
-use std::fs;
-
 use super::facts::Facts;
 use super::id::Id;
 use super::look::Look;
@@ -11,6 +9,7 @@ use super::place::Place;
 use super::rate::short_per_second;
 use super::settings::Settings;
 use super::thresholds::Thresholds;
+use crate::proc;
 use crate::stats::count;
 
 /// Whether they are in use.
@@ -33,7 +32,9 @@ impl HugePages {
             Some("off") => (Some(false), "huge_pages_status"),
             _ if huge_pages == "on" => (Some(true), "huge_pages = on, and the server runs"),
             _ if huge_pages == "off" => (Some(false), "huge_pages = off"),
-            _ if place.same_machine && none_on_this_machine() => (Some(false), "/proc/meminfo: HugePages_Total is 0"),
+            _ if place.same_machine && proc::memory("HugePages_Total") == Some(0) => {
+                (Some(false), "/proc/meminfo: HugePages_Total is 0")
+            }
             _ => (None, ""),
         };
         if in_use.is_none() && !huge_pages.is_empty() {
@@ -46,17 +47,6 @@ impl HugePages {
         let needed = look.try_ask(sql, &[]).ok().and_then(|answer| answer.text(0, 0)?.parse().ok());
         Self { in_use, source, needed }
     }
-}
-
-fn none_on_this_machine() -> bool {
-    fs::read_to_string("/proc/meminfo").is_ok_and(|text| none_in(&text))
-}
-
-fn none_in(meminfo: &str) -> bool {
-    let value = |name: &str| {
-        meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u64>().ok())
-    };
-    value("HugePages_Total") == Some(0)
 }
 
 /// Large shared memory in small pages.
@@ -118,12 +108,5 @@ mod tests {
         assert_eq!(found(Some(false), "1048576", 0.0), [Severity::Warning], "8 GiB");
         assert_eq!(found(Some(true), "1048576", 10.0), []);
         assert_eq!(found(None, "1048576", 10.0), [], "unknown is no finding");
-    }
-
-    #[test]
-    fn a_machine_without_huge_pages() {
-        assert!(none_in("MemTotal: 1 kB\nHugePages_Total:       0\n"));
-        assert!(!none_in("HugePages_Total:      64\n"));
-        assert!(!none_in("nothing"));
     }
 }

@@ -1,10 +1,9 @@
 //! How the server was reached: which version, with what rights, through which manager, over what, and whether its
 //! processes run on this machine.
 
-use std::fs;
-
 use super::look::Look;
 use super::model::Reached;
+use crate::proc;
 
 /// Who answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -153,17 +152,12 @@ impl Place {
 
 /// Whether a process of this number on this machine is a PostgreSQL backend: its title begins with the program's name.
 fn is_backend_here(pid: u32) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|title| title.starts_with(b"postgres: "))
+    proc::title(pid).is_some_and(|title| title.starts_with("postgres: "))
 }
 
-/// Minor page faults of a process since its start: field 10 of /proc/PID/stat (proc_pid_stat(5)).
+/// Minor page faults of a process since its start.
 pub(super) fn minor_faults(pid: u32) -> Option<f64> {
-    faults_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// The name in field 2 can hold blanks and brackets, so counting begins behind its last bracket.
-fn faults_in(stat: &str) -> Option<f64> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(7)?.parse().ok()
+    Some(proc::Stat::of(pid)?.minor_faults as f64)
 }
 
 #[cfg(test)]
@@ -176,12 +170,6 @@ mod tests {
         assert_eq!(Transport::of(Some("127.0.0.1")), Transport::Loopback);
         assert_eq!(Transport::of(Some("::1")), Transport::Loopback);
         assert_eq!(Transport::of(Some("10.0.0.1")), Transport::Network);
-    }
-
-    #[test]
-    fn faults_are_the_tenth_field_whatever_the_name() {
-        assert_eq!(faults_in("12 (post) gres)) S 1 2 3 4 5 6 511 0 3"), Some(511.0));
-        assert_eq!(faults_in("nonsense"), None);
     }
 
     #[test]

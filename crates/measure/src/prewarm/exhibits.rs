@@ -2,6 +2,7 @@
 
 use super::model::{Cost, Prewarm, Statement, Way, WaySummary, cpus, faults, walls};
 use crate::failure::FailureCount;
+use crate::profile::short;
 use crate::report::{Bar, BarGroup, Bars, Colour, Exhibit, Experiment, Finding, Measure, Table, Tone, Unit};
 use crate::stats::{Distribution, Ratio, micros, percent};
 
@@ -16,7 +17,7 @@ impl Experiment for Prewarm {
              statement {} times ({} protocol). The ways take turns. Nothing is executed to warm.",
             self.rounds,
             self.runs,
-            protocol_name(self),
+            self.protocol.name(),
         )
     }
 
@@ -64,16 +65,6 @@ impl Experiment for Prewarm {
         }
         measures.retain(|measure| !measure.samples.is_empty());
         measures
-    }
-}
-
-fn protocol_name(result: &Prewarm) -> &'static str {
-    use crate::profile::Protocol;
-    match result.protocol {
-        Protocol::Simple => "simple",
-        Protocol::Extended => "extended",
-        Protocol::Prepared => "prepared",
-        Protocol::Pipelined => "pipelined",
     }
 }
 
@@ -211,15 +202,6 @@ fn share(share: &Ratio) -> String {
             format!("{} ({} to {})", percent(share.value), percent(interval.low), percent(interval.high))
         }
         None => percent(share.value),
-    }
-}
-
-/// A statement in one line.
-fn short(sql: &str) -> String {
-    let line: String = sql.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(70) {
-        Some((at, _)) => format!("{}...", line.get(..at).unwrap_or_default()),
-        None => line,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{AttemptRecord, Event, Failure, Metric, Protocol, Step};
 use crate::stats::Distribution;
@@ -45,8 +45,25 @@ fn name<S: serde::Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S
     serializer.serialize_str(metric.name())
 }
 
-/// A sample with its place in its series, from 1.
-type Sample = (u32, f64);
+/// One time that was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Sample {
+    /// Number of its connection, from 1.
+    pub connection: u32,
+    /// Number of the run on that connection, from 1; absent for connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u32>,
+    /// How long it took.
+    pub us: f64,
+}
+
+impl Sample {
+    /// Its place among those that it is compared with, from 1.
+    pub(super) fn at(&self) -> u32 {
+        self.run.unwrap_or(self.connection)
+    }
+}
 
 /// Collects samples and failures.
 #[derive(Clone, Debug)]
@@ -77,7 +94,7 @@ impl Collector {
         }
         match event {
             Event::Connect(event) => {
-                let at = event.connection;
+                let at = (event.connection, None);
                 self.push(None, Metric::CreateConnection, at, Some(event.total_us));
                 if let Some(attempt) = event.attempts.last() {
                     for (metric, time) in phases(attempt) {
@@ -86,29 +103,34 @@ impl Collector {
                 }
             }
             Event::Statement(event) => {
-                let query = Some(event.query);
+                let (query, at) = (Some(event.query), (event.connection, Some(event.run)));
                 let whole = match event.step {
                     Step::Prepare => Metric::Prepare,
                     Step::Run => Metric::of_run(self.protocol),
                 };
-                self.push(query, whole, event.run, event.total_us);
-                self.push(query, Metric::ParseDescribeSync, event.run, event.parse_describe_sync_us);
-                self.push(query, Metric::BindExecuteSync, event.run, event.bind_execute_sync_us);
+                self.push(query, whole, at, event.total_us);
+                self.push(query, Metric::ParseDescribeSync, at, event.parse_describe_sync_us);
+                self.push(query, Metric::BindExecuteSync, at, event.bind_execute_sync_us);
                 if event.step == Step::Run {
-                    self.push(query, Metric::FirstByte, event.run, event.first_byte_us);
-                    self.push(query, Metric::LastRow, event.run, event.last_row_us);
+                    self.push(query, Metric::FirstByte, at, event.first_byte_us);
+                    self.push(query, Metric::LastRow, at, event.last_row_us);
                 }
             }
             Event::Disconnect(event) => {
-                self.push(None, Metric::Disconnect, event.connection, event.disconnect_us);
+                self.push(None, Metric::Disconnect, (event.connection, None), event.disconnect_us);
             }
         }
     }
 
-    fn push(&mut self, query: Option<u32>, metric: Metric, at: u32, time: Option<f64>) {
-        if let Some(time) = time {
-            self.series.entry((query, metric)).or_default().push((at, time));
+    fn push(&mut self, query: Option<u32>, metric: Metric, (connection, run): (u32, Option<u32>), us: Option<f64>) {
+        if let Some(us) = us {
+            self.series.entry((query, metric)).or_default().push(Sample { connection, run, us });
         }
+    }
+
+    /// What was collected: of which statement, which metric, its samples. In the order of [`Self::summary`].
+    pub(super) fn series(&self) -> impl Iterator<Item = (Option<u32>, Metric, &[Sample])> {
+        self.series.iter().map(|((query, metric), samples)| (*query, *metric, samples.as_slice()))
     }
 
     /// The summary: connections first, then each statement, in the order of [`Metric::ALL`].
@@ -135,9 +157,9 @@ impl Collector {
 }
 
 impl Populations {
-    fn of(samples: &[Sample]) -> Self {
+    pub(super) fn of(samples: &[Sample]) -> Self {
         let pick = |wanted: fn(u32) -> bool| {
-            let times: Vec<f64> = samples.iter().filter(|(at, _)| wanted(*at)).map(|(_, time)| *time).collect();
+            let times: Vec<f64> = samples.iter().filter(|sample| wanted(sample.at())).map(|sample| sample.us).collect();
             Distribution::of(&times)
         };
         Populations {

@@ -1,13 +1,16 @@
 //! What happened, one record per connection, statement run and disconnection. Times are microseconds; a time that is
-//! absent was not part of it. These records are the lines of JSONL and the rows of CSV.
+//! absent was not part of it. These records are the lines of JSONL and the rows of CSV;
+//! a report reads them back from JSON.
+
+use std::borrow::Cow;
 
 use pgusher_client::{Attempt, Attempts, Connection, Error, Phases, ServerError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::micros;
 
 /// One thing that happened.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Event {
     /// A connection was established, or was not.
@@ -30,7 +33,7 @@ impl Event {
 }
 
 /// Why something failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// `server`, `io`, `timeout`, ... (see `pgusher_client::ErrorKind`).
     pub error_kind: String,
@@ -77,7 +80,7 @@ impl Failure {
 }
 
 /// The phases of one attempt to connect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the phases are described in pgusher_client::Phase")]
 pub struct PhaseTimes {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,12 +120,12 @@ impl From<Phases> for PhaseTimes {
 }
 
 /// One attempt to connect.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptRecord {
     /// As in `localhost:5432 (127.0.0.1)`.
     pub target: String,
     /// `plain` or `tls`.
-    pub encryption: &'static str,
+    pub encryption: Cow<'static, str>,
     /// Start of the attempt, from the start of the connection.
     pub started_us: f64,
     /// All of it.
@@ -138,7 +141,7 @@ impl From<&Attempt> for AttemptRecord {
     fn from(attempt: &Attempt) -> Self {
         AttemptRecord {
             target: attempt.target.clone(),
-            encryption: attempt.encryption.name(),
+            encryption: attempt.encryption.name().into(),
             started_us: micros(attempt.started),
             total_us: micros(attempt.phases.total),
             phases: attempt.phases.into(),
@@ -148,7 +151,7 @@ impl From<&Attempt> for AttemptRecord {
 }
 
 /// A connection was established, or was not.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ConnectEvent {
     /// Number of the connection, from 1.
     pub connection: u32,
@@ -164,7 +167,7 @@ pub struct ConnectEvent {
     pub server_version: Option<String>,
     /// `trust`, `scram-sha-256`, ...
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth_method: Option<&'static str>,
+    pub auth_method: Option<Cow<'static, str>>,
     /// For example `TLSv1.3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_version: Option<String>,
@@ -185,7 +188,7 @@ impl ConnectEvent {
             attempts: attempts.iter().map(AttemptRecord::from).collect(),
             backend_pid: Some(connection.backend_pid()),
             server_version: connection.parameter("server_version").map(str::to_owned),
-            auth_method: Some(connection.auth_method()),
+            auth_method: Some(connection.auth_method().into()),
             tls_version: tls.as_ref().map(|tls| tls.version.clone()),
             tls_cipher: tls.map(|tls| tls.cipher),
             error: None,
@@ -208,7 +211,7 @@ impl ConnectEvent {
 }
 
 /// Whether a statement was only prepared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Parse + Describe of a named statement, once per connection.
@@ -218,7 +221,7 @@ pub enum Step {
 }
 
 /// A statement was prepared or run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StatementEvent {
     /// Number of the connection, from 1.
     pub connection: u32,
@@ -275,7 +278,7 @@ impl StatementEvent {
 }
 
 /// A connection ended.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DisconnectEvent {
     /// Number of the connection, from 1.
     pub connection: u32,

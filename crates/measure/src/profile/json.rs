@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::reporter::ProfileEnvironment;
+use super::reporter::Surroundings;
 use super::{Event, Failure, Plan, Provoked, SummaryRow};
 use crate::server_view;
 
@@ -15,7 +15,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub(super) struct Document<'a> {
     pub(super) schema_version: u32,
     pub(super) interrupted: bool,
-    pub(super) environment: &'a ProfileEnvironment,
+    pub(super) environment: &'a Surroundings,
     pub(super) plan: &'a Plan,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) provoked: Option<&'a Provoked>,

@@ -57,6 +57,14 @@ impl Metric {
         }
     }
 
+    /// The name of a phase of connecting, as text and plots show it.
+    pub(super) fn title(self) -> String {
+        match self {
+            Metric::QueueFork => "queue+fork".to_owned(),
+            metric => metric.name().replace('_', " "),
+        }
+    }
+
     /// Whether it is shown only with `--phases`.
     pub(super) fn is_detail(self) -> bool {
         !matches!(

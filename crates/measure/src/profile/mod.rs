@@ -3,14 +3,17 @@
 //! One connection after the other; on each the statements are run in the protocol that was asked for. Between two
 //! timed spans, and only there, the caller is told what was measured ([`Event`]) and may print it. Failures are
 //! events too; they never become numbers. What to conclude is in [`Collector`]; how to write it down in
-//! [`Reporter`]. For load by many clients at once see [`crate::reconnect`].
+//! [`Reporter`]; a profile that was written as JSON comes back as [`Recorded`]. For load by many clients at once see [`crate::reconnect`].
 
 mod collector;
 mod csv;
 mod event;
+mod exhibits;
 mod json;
 mod metric;
 mod provoke;
+mod reached;
+mod recorded;
 mod reporter;
 mod statements;
 mod text;
@@ -21,12 +24,15 @@ use std::time::{Duration, Instant};
 
 use pgusher_client::{Attempts, Connection, Connector, Error, Reply};
 
-pub use collector::{Collector, Populations, SummaryRow};
+pub use collector::{Collector, Populations, Sample, SummaryRow};
 pub use event::{AttemptRecord, ConnectEvent, DisconnectEvent, Event, Failure, PhaseTimes, StatementEvent, Step};
 pub use json::SCHEMA_VERSION;
 pub use metric::Metric;
 pub use provoke::{Provocation, Provoked, Provoker};
+pub use reached::Reached;
+pub use recorded::{Recorded, Series};
 pub use reporter::{Ending, Format, Options, Reporter};
+pub(crate) use statements::short;
 pub use statements::{SplitError, split_statements};
 pub use threshold::{Threshold, ThresholdError, Verdict};
 
@@ -47,8 +53,22 @@ pub enum Protocol {
     Pipelined,
 }
 
+impl Protocol {
+    /// A word for output.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Simple => "simple",
+            Protocol::Extended => "extended",
+            Protocol::Prepared => "prepared",
+            Protocol::Pipelined => "pipelined",
+        }
+    }
+}
+
 /// What to do.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Plan {
     /// How statements are sent.
     pub protocol: Protocol,
@@ -256,5 +276,7 @@ impl StatementEvent {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod recorded_tests;
 #[cfg(test)]
 mod tests;

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Collector, ConnectEvent, Event, Plan, Provoked, csv, json, text};
+use super::{Collector, Event, Plan, Provoked, Reached, csv, json, text};
 use crate::report::{Environment, ServerFacts};
 use crate::server_view;
 
@@ -48,34 +48,12 @@ pub struct Ending {
 }
 
 /// The surroundings of a profile, as JSON tells them.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct ProfileEnvironment {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Surroundings {
     #[serde(flatten)]
     pub(super) general: Environment,
-    pub(super) sslmode: &'static str,
-    pub(super) client_setup_us: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) target: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) server_version: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) auth_method: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tls_version: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tls_cipher: Option<String>,
-}
-
-impl ProfileEnvironment {
-    fn note(&mut self, event: &ConnectEvent) {
-        if self.target.is_none() && event.error.is_none() {
-            self.target = event.attempts.last().map(|attempt| attempt.target.clone());
-            self.server_version.clone_from(&event.server_version);
-            self.auth_method = event.auth_method;
-            self.tls_version.clone_from(&event.tls_version);
-            self.tls_cipher.clone_from(&event.tls_cipher);
-        }
-    }
+    #[serde(flatten)]
+    pub(super) reached: Reached,
 }
 
 /// Writes events and the summary.
@@ -83,7 +61,7 @@ pub struct Reporter {
     out: Box<dyn Write + Send>,
     options: Options,
     plan: Plan,
-    environment: ProfileEnvironment,
+    environment: Surroundings,
     collector: Collector,
     /// Kept for JSON only, which is one document.
     events: Vec<Event>,
@@ -92,16 +70,8 @@ pub struct Reporter {
 impl Reporter {
     /// Writes to `out`.
     pub fn new(out: Box<dyn Write + Send>, options: Options, plan: Plan) -> Self {
-        let environment = ProfileEnvironment {
-            general: Environment::here(),
-            sslmode: options.sslmode,
-            client_setup_us: options.setup_us,
-            target: None,
-            server_version: None,
-            auth_method: None,
-            tls_version: None,
-            tls_cipher: None,
-        };
+        let reached = Reached::new(options.sslmode, options.setup_us);
+        let environment = Surroundings { general: Environment::here(), reached };
         let collector = Collector::new(plan.protocol);
         Reporter { out, options, plan, environment, collector, events: Vec::new() }
     }
@@ -110,7 +80,7 @@ impl Reporter {
     pub fn event(&mut self, event: Event) -> io::Result<()> {
         self.collector.add(&event);
         if let Event::Connect(connect) = &event {
-            self.environment.note(connect);
+            self.environment.reached.note(connect);
         }
         match self.options.format {
             Format::Text => text::event(&mut self.out, &event, &self.plan, self.options.phases)?,
@@ -151,6 +121,9 @@ impl Reporter {
             Format::Text => {
                 text::summary(&mut self.out, &summary, &self.collector, &self.plan, &self.options, ending.interrupted)?;
                 text::server_side(&mut self.out, &self.plan, ending.view.as_ref(), ending.provoked.as_ref())?;
+                if let Some(floor) = &self.environment.general.floor {
+                    writeln!(self.out, "{floor}")?;
+                }
             }
             Format::Json => json::document(&mut self.out, &document, &self.events)?,
             Format::Jsonl => json::summary_line(&mut self.out, &document)?,

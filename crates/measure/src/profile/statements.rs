@@ -115,6 +115,15 @@ fn comment(text: &str) -> Option<usize> {
     }
 }
 
+/// A statement in one line of at most 70 characters, and dots if there is more of it.
+pub(crate) fn short(sql: &str) -> String {
+    let line: String = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(70) {
+        Some((at, _)) => format!("{}...", line.get(..at).unwrap_or_default()),
+        None => line,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,25 +20,31 @@ impl Write for Shared {
     }
 }
 
-fn connected(connection: u32, total_us: f64) -> Event {
+pub(super) fn connected(connection: u32, total_us: f64) -> Event {
     let phases =
         PhaseTimes { connect_us: Some(40.4), startup_us: Some(900.0), ready_us: Some(3.0), ..PhaseTimes::default() };
-    let attempt =
-        AttemptRecord { target: "h:1".to_owned(), encryption: "plain", started_us: 0.0, total_us, phases, error: None };
+    let attempt = AttemptRecord {
+        target: "h:1".to_owned(),
+        encryption: "plain".into(),
+        started_us: 0.0,
+        total_us,
+        phases,
+        error: None,
+    };
     Event::Connect(ConnectEvent {
         connection,
         total_us,
         attempts: vec![attempt],
         backend_pid: Some(5),
         server_version: Some("15.1".to_owned()),
-        auth_method: Some("trust"),
+        auth_method: Some("trust".into()),
         tls_version: None,
         tls_cipher: None,
         error: None,
     })
 }
 
-fn ran(run: u32, parse: Option<f64>, bind: Option<f64>, total: f64) -> Event {
+pub(super) fn ran(run: u32, parse: Option<f64>, bind: Option<f64>, total: f64) -> Event {
     let mut event = StatementEvent::new(1, 1, Step::Run, run);
     event.parse_describe_sync_us = parse;
     event.bind_execute_sync_us = bind;
@@ -47,7 +53,7 @@ fn ran(run: u32, parse: Option<f64>, bind: Option<f64>, total: f64) -> Event {
     Event::Statement(event)
 }
 
-fn failed(run: u32) -> Event {
+pub(super) fn failed(run: u32) -> Event {
     let mut event = StatementEvent::new(1, 1, Step::Run, run);
     event.total_us = Some(1e9);
     event.error = Some(Failure {
@@ -61,11 +67,11 @@ fn failed(run: u32) -> Event {
     Event::Statement(event)
 }
 
-fn ended(connection: u32) -> Event {
+pub(super) fn ended(connection: u32) -> Event {
     Event::Disconnect(DisconnectEvent { connection, disconnect_us: Some(1500.0), error: None })
 }
 
-fn written(format: Format, protocol: Protocol, phases: bool, events: Vec<Event>) -> String {
+pub(super) fn written(format: Format, protocol: Protocol, phases: bool, events: Vec<Event>) -> String {
     let out = Shared::default();
     let plan = Plan { protocol, queries: vec!["select now()".to_owned()], runs: 2, connections: 1 };
     let options = Options { format, phases, sslmode: "prefer", setup_us: 12.0 };
@@ -125,6 +131,20 @@ total extended protocol                         310 us
 ============================================================
 ";
     assert!(text.starts_with(expected), "{text}");
+}
+
+#[test]
+fn the_floor_of_the_host_comes_last_as_in_every_report() {
+    let events = || vec![connected(1, 1000.0), ran(1, None, None, 80.0), ended(1)];
+    let text = written(Format::Text, Protocol::Simple, false, events());
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("the host's own floor: clock ") && last.contains(", ping-pong "), "{text}");
+    assert_eq!(text.matches("floor").count(), 1, "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&written(Format::Json, Protocol::Simple, false, events())).unwrap();
+    assert!(json["environment"]["floor"]["pingpong_us"].as_f64() > Some(0.0), "{json}");
+    let csv = written(Format::Csv, Protocol::Simple, false, events());
+    assert!(!csv.contains("floor"), "{csv}");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Text for people. Without `--phases`, the lines of a connection are those of connection-profiler to the letter:
 //! names left in 40 columns (20 for the two sub-phases), microseconds right in 10, 60 dashes after the connection and
-//! 60 equal signs at its end. A summary follows.
+//! 60 equal signs at its end. A summary follows, and last, as in every report, the host's own floor.
 
 use std::io::{self, Write};
 
 use super::collector::phases;
-use super::{AttemptRecord, Collector, Event, Metric, Options, Plan, Protocol, Provoked, Step, SummaryRow};
+use super::statements::short;
+use super::{AttemptRecord, Collector, Event, Options, Plan, Protocol, Provoked, Step, SummaryRow};
 use crate::server_view;
 use crate::stats::Distribution;
 
@@ -105,11 +106,7 @@ fn attempt_title(out: &mut dyn Write, attempt: &AttemptRecord) -> io::Result<()>
 
 fn attempt_lines(out: &mut dyn Write, attempt: &AttemptRecord) -> io::Result<()> {
     for (metric, time) in phases(attempt) {
-        let name = match metric {
-            Metric::QueueFork => "queue+fork".to_owned(),
-            metric => metric.name().replace('_', " "),
-        };
-        sub_line(out, &name, time)?;
+        sub_line(out, &metric.title(), time)?;
     }
     Ok(())
 }
@@ -117,9 +114,7 @@ fn attempt_lines(out: &mut dyn Write, attempt: &AttemptRecord) -> io::Result<()>
 fn query_title(out: &mut dyn Write, plan: &Plan, query: u32) -> io::Result<()> {
     let index = usize::try_from(query).unwrap_or(0).saturating_sub(1);
     let sql = plan.queries.get(index).map_or("", String::as_str);
-    let line: String = sql.split_whitespace().collect::<Vec<_>>().join(" ");
-    let short: String = line.chars().take(70).collect();
-    writeln!(out, "query {query}: {short}{}", if line.chars().count() > 70 { "..." } else { "" })
+    writeln!(out, "query {query}: {}", short(sql))
 }
 
 pub(super) fn summary(
@@ -183,7 +178,7 @@ pub(super) fn server_side(
     let Some(view) = view else { return Ok(()) };
     if !view.rows.is_empty() {
         writeln!(out)?;
-        out.write_all(crate::report::text_table(&server_view::table(view, plan.queries.len() > 1)).as_bytes())?;
+        out.write_all(crate::report::text_table(&server_view::table(&view.rows, plan.queries.len() > 1)).as_bytes())?;
     }
     for note in &view.notes {
         // Some of it is the server's words, which a terminal must not obey.

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::floor::Floor;
+use crate::proc;
 
 /// The surroundings of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -103,11 +104,7 @@ impl Host {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             processor: field(&read("/proc/cpuinfo"), "model name"),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_kib: field(&read("/proc/meminfo"), "MemTotal")
-                .split_whitespace()
-                .next()
-                .and_then(|v| v.parse().ok())
-                .unwrap_or(0),
+            memory_kib: proc::memory("MemTotal").unwrap_or(0),
             load: read("/proc/loadavg").split_whitespace().next().and_then(|v| v.parse().ok()),
         }
     }

@@ -118,8 +118,8 @@ fn first_connection(series: &ConnectionSeries) -> Option<Finding> {
     ))
 }
 
-/// `a` compared with `b`, where `ratio` is a / b.
-fn longer(ratio: f64) -> (Tone, String) {
+/// `a` compared with `b`, where `ratio` is a / b: a tone, and words such as "2.1 times as long as".
+pub(crate) fn longer(ratio: f64) -> (Tone, String) {
     if ratio >= NOTICEABLE {
         let tone = if ratio >= 1.5 { Tone::Bad } else { Tone::Neutral };
         (tone, format!("{} times as long as", times(ratio)))

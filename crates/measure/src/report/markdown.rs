@@ -87,8 +87,13 @@ fn item(out: &mut String, text: &str) {
 }
 
 fn write_table(out: &mut String, table: &Table) {
+    // A cell that is indented is a part of the row above it; plain blanks would not be seen.
+    let cell = |text: &String| {
+        let indent = text.chars().take_while(|c| *c == ' ').count();
+        "&nbsp;".repeat(indent) + inline(text).trim()
+    };
     let row = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|cell| inline(cell).trim().to_owned()).collect();
+        let cells: Vec<String> = cells.iter().map(cell).collect();
         format!("| {} |\n", cells.join(" | "))
     };
     let rule: Vec<&str> = (0..table.columns.len()).map(|c| if table.is_numeric(c) { "---:" } else { "---" }).collect();

@@ -8,6 +8,7 @@ use crate::cold::Cold;
 use crate::doctor::Diagnosis;
 use crate::failure::FailureCount;
 use crate::prewarm::Prewarm;
+use crate::profile::Recorded;
 use crate::reconnect::Reconnect;
 use crate::stats::Summary;
 use crate::storm::Storm;
@@ -53,6 +54,9 @@ pub struct Report {
     /// What warming a fresh connection takes away from a statement's first run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prewarm: Option<Prewarm>,
+    /// Connections and statements, phase by phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Recorded>,
     /// What could not be measured, and other things that a reader must know.
     pub notes: Vec<String>,
 }
@@ -74,6 +78,7 @@ impl Report {
             cold: None,
             tables: None,
             prewarm: None,
+            profile: None,
             notes: Vec::new(),
         }
     }
@@ -94,6 +99,7 @@ impl Report {
         all.extend(self.cold.as_ref().map(|r| r as &dyn Experiment));
         all.extend(self.tables.as_ref().map(|r| r as &dyn Experiment));
         all.extend(self.prewarm.as_ref().map(|p| p as &dyn Experiment));
+        all.extend(self.profile.as_ref().filter(|p| !p.is_empty()).map(|p| p as &dyn Experiment));
         all
     }
 

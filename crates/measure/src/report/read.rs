@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::model::{Report, SCHEMA_VERSION};
+use crate::profile;
 
 /// Why a file, or the rest of one, is of no use here.
 #[derive(Debug, thiserror::Error)]
@@ -24,12 +25,12 @@ pub enum Unreadable {
     #[error("it is JSON, but no report of pgusher: {0}")]
     NotAReport(String),
     /// From the future.
-    #[error(
-        "it was written by a newer pgusher: its schema_version is {found}, and this one reads up to {SCHEMA_VERSION}"
-    )]
+    #[error("it was written by a newer pgusher: its schema_version is {found}, and this one reads up to {known}")]
     Newer {
         /// What it says.
         found: u64,
+        /// The last one that is known here.
+        known: u32,
     },
     /// A report without results that this version knows.
     #[error("it is a report, but nothing in it can be shown: {0}")]
@@ -63,12 +64,16 @@ fn take(value: Value, reports: &mut Vec<Report>) -> Result<(), Unreadable> {
     let Value::Object(object) = &value else {
         return Err(Unreadable::NotAReport(format!("it is {}, not an object", kind(&value))));
     };
-    let version = object.get("schema_version").and_then(Value::as_u64);
-    let Some(version) = version else {
+    if object.contains_key("kind") && object.contains_key("connection") {
+        return Err(Unreadable::NotAReport("it is the output of pgusher profile --format jsonl, not json".to_owned()));
+    }
+    let Some(found) = object.get("schema_version").and_then(Value::as_u64) else {
         return Err(Unreadable::NotAReport("it has no schema_version".to_owned()));
     };
-    if version > u64::from(SCHEMA_VERSION) {
-        return Err(Unreadable::Newer { found: version });
+    let is_profile = object.contains_key("plan") && object.contains_key("summary");
+    let known = if is_profile { profile::SCHEMA_VERSION } else { SCHEMA_VERSION };
+    if found > u64::from(known) {
+        return Err(Unreadable::Newer { found, known });
     }
     if let Some(Value::Array(collected)) = object.get("reports") {
         for one in collected {
@@ -76,13 +81,9 @@ fn take(value: Value, reports: &mut Vec<Report>) -> Result<(), Unreadable> {
         }
         return Ok(());
     }
-    if object.contains_key("plan") && object.contains_key("summary") {
-        return Err(Unreadable::NotAReport(
-            "it is the output of pgusher profile, which has a layout of its own".to_owned(),
-        ));
-    }
     let keys: Vec<String> = object.keys().cloned().collect();
-    let report = Report::deserialize(value).map_err(|error| Unreadable::NotAReport(error.to_string()))?;
+    let report = if is_profile { Report::of_profile(value) } else { Report::deserialize(value) };
+    let report = report.map_err(|error| Unreadable::NotAReport(error.to_string()))?;
     if report.experiments().is_empty() {
         return Err(Unreadable::NothingToShow(unknown(&keys)));
     }
@@ -150,7 +151,9 @@ mod tests {
             ("{\"a\":1}", "no schema_version"),
             ("{\"schema_version\":\"x\"}", "no schema_version"),
             ("{\"schema_version\":1}", "missing field"),
-            ("{\"schema_version\":1,\"plan\":{},\"summary\":[]}", "the output of pgusher profile"),
+            ("{\"schema_version\":1,\"plan\":{},\"summary\":[]}", "missing field"),
+            ("{\"schema_version\":2,\"plan\":{},\"summary\":[]}", "is 2, and this one reads up to 1"),
+            ("{\"kind\":\"connect\",\"connection\":1}", "--format jsonl, not json"),
             (cut, "cut off"),
             (&newer, "schema_version is 7, and this one reads up to 1"),
         ] {

@@ -84,7 +84,8 @@ fn number_keys(schema: &Value, keys: &mut Vec<String>) {
 #[test]
 fn what_is_written_is_valid() {
     let schema = generated();
-    let all = Report { storm: Some(crate::storm::tests::sample()), ..sample() };
+    let profile = crate::profile::recorded_tests::sample().profile;
+    let all = Report { storm: Some(crate::storm::tests::sample()), profile, ..sample() };
     let report = serde_json::to_value(all).expect("json");
     assert_eq!(check(&schema, &schema, &report, "report"), Ok(()));
     let empty = serde_json::to_value(Report::new("", Environment::default())).expect("json");

@@ -76,6 +76,7 @@ pub(crate) fn sample() -> Report {
         cold: None,
         tables: None,
         prewarm: None,
+        profile: None,
         notes: vec!["a <note>".to_owned()],
     }
 }
@@ -133,6 +134,7 @@ fn an_empty_report_is_a_page_too() {
         cold: None,
         tables: None,
         prewarm: None,
+        profile: None,
         notes: Vec::new(),
     };
     assert_eq!(check(&page(&empty)), Ok(()));

@@ -1,14 +1,14 @@
 //! What the system of this host knows of a backend: CPU time, time it waited for a processor, minor page faults and
-//! memory, from `/proc/PID` (proc(5)). Only for a server on this host, and only on Linux.
+//! memory. Only for a server on this host, and only on Linux.
 //!
 //! A backend is looked at when it sleeps again: while it runs, the system's sum of its CPU time is behind.
 
-use std::fs;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+
+use crate::proc;
 
 /// The counters of a process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// A backend on this host.
 #[derive(Clone, Debug)]
 pub struct Backend {
-    folder: PathBuf,
+    pid: u32,
     last: Counters,
 }
 
@@ -57,17 +57,14 @@ impl Backend {
         if !cfg!(target_os = "linux") {
             return Err("only Linux tells what a backend uses".to_owned());
         }
-        let folder = PathBuf::from(format!("/proc/{pid}"));
-        let title = fs::read(folder.join("cmdline"))
-            .map_err(|_| format!("process {pid} is not on this host (or a proxy is in between)"))?;
-        let title = String::from_utf8_lossy(&title);
-        let title = title.trim_end_matches('\0');
+        let title =
+            proc::title(pid).ok_or_else(|| format!("process {pid} is not on this host (or a proxy is in between)"))?;
         // postgres: [cluster_name: ]user database host
         let is_backend = title.starts_with("postgres:") && title.contains(&format!(" {user} {database} "));
         if !is_backend {
             return Err(format!("process {pid} of this host is no backend of {user} in {database}: \"{title}\""));
         }
-        Ok(Backend { folder, last: Counters::default() })
+        Ok(Backend { pid, last: Counters::default() })
     }
 
     /// What it used since the last look. `None` when it is gone or the system does not tell.
@@ -84,58 +81,22 @@ impl Backend {
     }
 
     fn counters(&self) -> Option<Counters> {
-        let read = |name: &str| fs::read_to_string(self.folder.join(name)).ok();
         let deadline = Instant::now() + PATIENCE;
         let stat = loop {
-            let stat = Stat::parse(&read("stat")?)?;
+            let stat = proc::Stat::of(self.pid)?;
             if stat.sleeps || Instant::now() >= deadline {
                 break stat;
             }
             thread::yield_now();
         };
-        let (cpu_ns, wait_ns) = schedstat(&read("schedstat")?)?;
-        Some(Counters { cpu_ns, wait_ns, minor_faults: stat.minor_faults, rss_kib: resident(&read("status")?)? })
+        let proc::Schedule { cpu_ns, wait_ns } = proc::Schedule::of(self.pid)?;
+        Some(Counters { cpu_ns, wait_ns, minor_faults: stat.minor_faults, rss_kib: proc::resident_kib(self.pid)? })
     }
-}
-
-struct Stat {
-    sleeps: bool,
-    minor_faults: u64,
-}
-
-impl Stat {
-    /// The name of the program, in parentheses, can hold anything; the state follows it, minflt is 7 fields further.
-    fn parse(text: &str) -> Option<Self> {
-        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-        let state = fields.next()?;
-        Some(Stat { sleeps: state == "S", minor_faults: fields.nth(6)?.parse().ok()? })
-    }
-}
-
-fn schedstat(text: &str) -> Option<(u64, u64)> {
-    let mut numbers = text.split_ascii_whitespace().map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
-fn resident(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_files_of_proc_are_read() {
-        let stat = Stat::parse("42 (post) gres S) S 1 42 42 0 -1 4194304 731 0 3 0 12 5 0 0 20").unwrap();
-        assert!(stat.sleeps);
-        assert_eq!(stat.minor_faults, 731);
-        assert!(Stat::parse("42 (x").is_none());
-        assert_eq!(schedstat("1420000 9000 12\n"), Some((1_420_000, 9000)));
-        assert_eq!(resident("Name:\tpostgres\nVmRSS:\t   17444 kB\n"), Some(17_444));
-        assert_eq!(resident("Name:\tkthreadd\n"), None);
-    }
 
     #[test]
     fn other_processes_are_no_backends() {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::counts::Counted;
 use super::host::Usage;
@@ -17,7 +17,8 @@ use crate::profile::{Metric, PhaseTimes, Protocol, Step};
 use crate::stats::quantile;
 
 /// Which samples of a series: the first pays for cold caches and is never averaged into the rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Population {
     /// Connection 1, or run 1 of each connection.
@@ -54,46 +55,47 @@ impl Population {
 }
 
 /// A row: one phase in one population. Times are medians in microseconds; what is absent was not seen by that view.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Row {
     /// Name of the phase, as elsewhere in the output, or of a part that only the server sees.
     pub phase: String,
     /// Of which statement, from 1; absent for connections.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<u32>,
     /// Whether it is a part of a row above it.
     pub is_part: bool,
     /// `first`, `second` or `steady`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Population>,
     /// How many samples.
     pub n: u64,
     /// The client's clock.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_us: Option<f64>,
     /// The server's log.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_us: Option<f64>,
     /// Planning, by pg_stat_statements: the mean.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_us: Option<f64>,
     /// Execution, by pg_stat_statements: the mean.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec_us: Option<f64>,
     /// CPU time of the backend.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<f64>,
     /// Time that the backend waited for a processor.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_queue_us: Option<f64>,
     /// Minor page faults of the backend.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minor_faults: Option<f64>,
     /// Resident memory of the backend at the end, KiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_kib: Option<f64>,
     /// The client's time less that of the widest view of the server.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unseen_us: Option<f64>,
 }
 

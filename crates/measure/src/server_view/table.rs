@@ -1,6 +1,6 @@
 //! The joined table for people.
 
-use super::{Population, Report, Row};
+use super::{Population, Row};
 use crate::report::Table;
 
 /// A column: its head and how a row fills it.
@@ -20,12 +20,11 @@ const COLUMNS: [Column; 9] = [
 
 /// The table; columns that no row fills are left out. `several` says whether there was more than one statement.
 #[must_use]
-pub fn table(report: &Report, several: bool) -> Table {
-    let used: Vec<&Column> =
-        COLUMNS.iter().filter(|(_, value)| report.rows.iter().any(|row| value(row).is_some())).collect();
+pub fn table(rows: &[Row], several: bool) -> Table {
+    let used: Vec<&Column> = COLUMNS.iter().filter(|(_, value)| rows.iter().any(|row| value(row).is_some())).collect();
     let mut columns = vec!["phase".to_owned(), "run".to_owned(), "n".to_owned()];
     columns.extend(used.iter().map(|(head, _)| (*head).to_owned()));
-    let rows = report.rows.iter().map(|row| {
+    let rows = rows.iter().map(|row| {
         let mut cells = vec![name(row, several), row.run.map_or("", Population::name).to_owned(), row.n.to_string()];
         cells.extend(used.iter().map(|(_, value)| value(row).map_or("-".to_owned(), |value| format!("{value:.0}"))));
         cells

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::host;
 use super::model::{Round, ServerCost};
 use super::server::{Before, Control};
+use crate::proc;
 
 /// The readings before a round.
 pub(super) struct Meters {
@@ -28,7 +29,7 @@ impl Meters {
     pub(super) fn start(local: bool, control: Option<&mut Control>, manager_pid: Option<u32>) -> Self {
         Self {
             server: control.and_then(Control::before),
-            manager: manager_pid.and_then(|pid| Some((pid, host::cpu_ns(pid)?))),
+            manager: manager_pid.and_then(|pid| Some((pid, proc::threads_cpu_ns(pid)?))),
             queues: local.then(host::listen_queues).flatten(),
             own_ns: host::own_cpu_ns(),
         }
@@ -37,7 +38,7 @@ impl Meters {
     /// Reads them again.
     pub(super) fn read(mut self) -> Readings {
         let own_ns = host::own_cpu_ns().saturating_sub(self.own_ns);
-        let manager_ns = self.manager.and_then(|(pid, then)| Some(host::cpu_ns(pid)?.saturating_sub(then)));
+        let manager_ns = self.manager.and_then(|(pid, then)| Some(proc::threads_cpu_ns(pid)?.saturating_sub(then)));
         let queues = self.queues.zip(host::listen_queues()).map(|((full, dropped), (full_now, dropped_now))| {
             (full_now.saturating_sub(full), dropped_now.saturating_sub(dropped))
         });

@@ -9,6 +9,7 @@ use pgusher_client::{Connection, Connector};
 
 use super::host::{self, Usage};
 use super::model::{Facts, ServerCost};
+use crate::proc;
 
 /// Sessions of clients, ours included.
 const SESSIONS: &str = "select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend'";
@@ -68,7 +69,7 @@ impl Control {
     pub(super) fn before(&mut self) -> Option<Before> {
         self.sessions = number(&mut self.connection, SESSIONS).unwrap_or(self.sessions);
         let postmaster = self.postmaster?;
-        let (usage, children) = (host::usage(postmaster)?, host::children(postmaster));
+        let (usage, children) = (host::usage(postmaster)?, proc::children(postmaster));
         Some(Before { postmaster, usage, children, backends: HashSet::new() })
     }
 
@@ -104,7 +105,7 @@ impl Before {
     pub(super) fn cost(&mut self) -> Option<ServerCost> {
         let now = host::usage(self.postmaster)?;
         let mut sum = Usage::default();
-        for child in host::children(self.postmaster).difference(&self.children) {
+        for child in proc::children(self.postmaster).difference(&self.children) {
             if let Some(usage) = host::usage(*child) {
                 sum.cpu_ns += usage.cpu_ns;
                 sum.minor_faults += usage.minor_faults;
@@ -132,7 +133,7 @@ impl Before {
     pub(super) fn wait_until_gone(&self, patience: Duration) -> bool {
         let begun = Instant::now();
         loop {
-            if host::children(self.postmaster).is_disjoint(&self.backends) {
+            if proc::children(self.postmaster).is_disjoint(&self.backends) {
                 return true;
             }
             if begun.elapsed() > patience {
