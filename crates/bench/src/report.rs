@@ -75,7 +75,10 @@ impl Findings {
             "CPU microseconds of the server's processes per transaction, medians",
             &self.figures(backend_us, true, 1),
         );
-        section("Throughput against direct connections, ratio within a round, medians", &self.against_direct());
+        section(
+            "Throughput against direct connections, ratio within a round, median (least to most)",
+            &self.against_direct(),
+        );
         section("Idle clients, logged in over TCP with trust", &self.idle_table());
         section("System calls of the manager per transaction, 1 client, simple", &self.call_table());
         let failures = self.failures();
@@ -121,7 +124,7 @@ impl Findings {
         let headings = std::iter::once("workload").chain(self.managers().map(Kind::name));
         let mut table = Table::new(headings);
         for (cell, series) in &self.cells {
-            let ratio = |kind| number(series.ratio(kind, Kind::Direct, tps), 2);
+            let ratio = |kind| spread(series.ratio(kind, Kind::Direct, tps));
             let row: Vec<String> = std::iter::once(cell.name()).chain(self.managers().map(ratio)).collect();
             if self.targets.contains(&Kind::Direct) {
                 table.row(row);
@@ -182,6 +185,13 @@ impl Findings {
         let no_less = |found| found >= 1.0;
         aim("CPU at simple-16, of PgBouncer's: at most 1", ratio("simple-16", bouncer, manager_us), no_more);
         aim("CPU at extended-16, of PgBouncer's: at most 1", ratio("extended-16", bouncer, manager_us), no_more);
+        let shared = self.cells.iter().find(|(cell, _)| cell.name() == "extended-16");
+        let shared = shared.and_then(|(_, series)| series.ratio(Kind::PgusherShared, Kind::Direct, tps));
+        aim(
+            "throughput at extended-16 with multiplex, of direct: at least 1.2",
+            shared.map(|spread| spread.median),
+            |found| found >= 1.2,
+        );
         aim("throughput at simple-1, of PgBouncer's: at least 1", ratio("simple-1", bouncer, tps), no_less);
         aim(
             "throughput at reconnect-trust-16, of PgBouncer's: at least 1",

@@ -16,6 +16,8 @@ use crate::load::PASSWORD;
 
 /// Physical connections that a manager may open.
 const POOL_SIZE: u32 = 20;
+/// Where clients share them within a transaction's time, two for each processor of a small machine.
+const SHARED_POOL_SIZE: u32 = 4;
 
 /// Something that pgbench connects to; a column of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +27,8 @@ pub(crate) enum Kind {
     Pgusher,
     /// Two worker threads; for information, PgBouncer has one.
     PgusherTwo,
+    /// `multiplex = "reads"` with few physical connections.
+    PgusherShared,
 }
 
 impl Kind {
@@ -35,6 +39,7 @@ impl Kind {
             Kind::PgBouncer => "PgBouncer",
             Kind::Pgusher => "pgusher",
             Kind::PgusherTwo => "pgusher, 2 workers",
+            Kind::PgusherShared => "pgusher, multiplex",
         }
     }
 }
@@ -63,8 +68,13 @@ impl Manager {
         let mut command = match kind {
             Kind::Direct => bail!("the server is not a manager"),
             Kind::PgBouncer => pgbouncer(server, &folder, port, login, clients)?,
-            Kind::Pgusher => pgusher(server, port, login, 1)?,
-            Kind::PgusherTwo => pgusher(server, port, login, 2)?,
+            Kind::Pgusher => pgusher(server, port, login, 1, POOL_SIZE)?,
+            Kind::PgusherTwo => pgusher(server, port, login, 2, POOL_SIZE)?,
+            Kind::PgusherShared => {
+                let mut command = pgusher(server, port, login, 1, SHARED_POOL_SIZE)?;
+                command.args(["--multiplex", "reads"]);
+                command
+            }
         };
         let out = fs::File::create(&log)?;
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
@@ -175,7 +185,7 @@ pub(crate) fn pgusher_program() -> Result<PathBuf> {
     Ok(program)
 }
 
-fn pgusher(server: &Server, port: u16, login: Login, workers: u32) -> Result<Command> {
+fn pgusher(server: &Server, port: u16, login: Login, workers: u32, pool_size: u32) -> Result<Command> {
     let mut command = Command::new(pgusher_program()?);
     let auth = match login {
         Login::Trust => "trust",
@@ -187,7 +197,7 @@ fn pgusher(server: &Server, port: u16, login: Login, workers: u32) -> Result<Com
         .arg(server.socket_uri("postgres", login.role()))
         .args(["--listen", &format!("127.0.0.1:{port}")])
         .args(["--workers", &workers.to_string()])
-        .args(["--pool-size", &POOL_SIZE.to_string()])
+        .args(["--pool-size", &pool_size.to_string()])
         .args(["--pool-mode", "transaction", "--auth", auth]);
     Ok(command)
 }

@@ -21,5 +21,5 @@ pub mod tls;
 mod upstream;
 pub mod worker;
 
-pub use config::{AuthMethod, Config, ConfigError, Listen, Overrides, PoolMode};
+pub use config::{AuthMethod, Config, ConfigError, Listen, Multiplex, Overrides, PoolMode};
 pub use manager::{Manager, StartError};

@@ -316,7 +316,7 @@ fn what_may_write_is_never_sent_behind_another() {
     run(60);
     assert_eq!(manager.followed(), 0);
     assert_eq!(server().psql(db, "select count(*) from log").unwrap(), (4 * 6 * 60).to_string());
-    // A table is innocent until somebody puts a policy on it that calls a function.
+    // What only reads may be, beside them.
     warm(manager, db);
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pgusher_manager::tls::{ClientTlsMode, ClientTlsOptions};
-use pgusher_manager::{AuthMethod, Config, Listen, Manager, Overrides, PoolMode};
+use pgusher_manager::{AuthMethod, Config, Listen, Manager, Multiplex, Overrides, PoolMode};
 
 use crate::exit::Exit;
 
@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// When a client gives its physical connection back [default: transaction].
     #[arg(long, value_enum)]
     pool_mode: Option<Mode>,
+    /// Whether statements of several clients may be under way on one physical connection [default: off].
+    #[arg(long, value_enum)]
+    multiplex: Option<Multiplexing>,
     /// How clients prove who they are [default: server, that is, as the server would ask them to].
     #[arg(long, value_enum)]
     auth: Option<Auth>,
@@ -62,6 +65,23 @@ enum Mode {
     Transaction,
     /// When it disconnects.
     Session,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Multiplexing {
+    /// Never.
+    Off,
+    /// Queries that only read and take little time, when no physical connection is free.
+    Reads,
+}
+
+impl From<Multiplexing> for Multiplex {
+    fn from(value: Multiplexing) -> Self {
+        match value {
+            Multiplexing::Off => Self::Off,
+            Multiplexing::Reads => Self::Reads,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -140,6 +160,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         min_pool_size: args.min_pool_size,
         max_clients: args.max_clients,
         pool_mode: args.pool_mode.map(Into::into),
+        multiplex: args.multiplex.map(Into::into),
         auth: args.auth.map(Into::into),
         client_tls: ClientTlsOptions {
             sslmode: args.client_tls_sslmode.map(Into::into),

@@ -156,3 +156,28 @@ fn idle_connections_are_taken_oldest_first() {
     assert_eq!(pool.take_idle(WorkerId(0), Micros(12)), vec![seat(0, 10), seat(0, 11)]);
     assert_eq!(pool.counts(), Counts { total: 3, opening: 0, idle: 1, waiting: 0 });
 }
+
+#[test]
+fn who_would_rather_follow_does_not_wait() {
+    let pool = Pool::new(2, 2);
+    // There is room for another connection.
+    assert!(matches!(pool.acquire_or_follow(seat(0, 1), Micros(1)), Some(Acquire::Open(_))));
+    assert_eq!(pool.opened(seat(0, 100), Micros(2)), Release::Give { client: seat(0, 1), since: Micros(1) });
+    assert!(matches!(pool.acquire(seat(0, 2), Micros(3)), Acquire::Open(_)));
+    assert_eq!(pool.opened(seat(0, 101), Micros(4)), Release::Give { client: seat(0, 2), since: Micros(3) });
+    // None is free, and nobody waits.
+    assert_eq!(pool.acquire_or_follow(seat(0, 3), Micros(5)), None);
+    assert_eq!((pool.counts().waiting, pool.head(WorkerId(0))), (0, None));
+    // Somebody waits: no one passes.
+    let Acquire::Wait(first) = pool.acquire(seat(1, 4), Micros(6)) else { panic!("it must wait") };
+    let Some(Acquire::Wait(second)) = pool.acquire_or_follow(seat(0, 5), Micros(7)) else { panic!("it must wait") };
+    // The one that has waited longest is another worker's.
+    assert_eq!(pool.head(WorkerId(0)), None);
+    assert_eq!(pool.head(WorkerId(1)), Some((seat(1, 4), first)));
+    assert!(pool.leave(seat(1, 4), first));
+    assert_eq!(pool.head(WorkerId(0)), Some((seat(0, 5), second)));
+    // A free one is taken.
+    assert!(pool.leave(seat(0, 5), second));
+    assert_eq!(pool.release(seat(0, 100), Micros(8)), Release::Idle);
+    assert_eq!(pool.acquire_or_follow(seat(0, 6), Micros(9)), Some(Acquire::Local(seat(0, 100))));
+}

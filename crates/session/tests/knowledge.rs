@@ -537,3 +537,50 @@ fn cost() {
         println!("{name}: {time:.2} ms to read {} rows", rows.len());
     }
 }
+
+#[test]
+fn which_queries_run_functions_of_the_users() {
+    let nothing = || std::iter::empty();
+    database(
+        "code",
+        "create function f(i int) returns int language sql volatile as 'select i'; \
+         create table plain (i int primary key); \
+         create table child (i int references plain); \
+         create view over_function as select f(i) from plain; \
+         create view over_view as select * from over_function; \
+         create view over_table as select * from plain; \
+         create table guarded (i int); \
+         create policy p on guarded using (f(i) > 0); \
+         create table filled (i int default f(1)); \
+         create table parts (i int) partition by range (i); \
+         create table part partition of parts for values from (0) to (9); \
+         create table checked (i int check (f(i) > 0))",
+    );
+    let knowledge = known("code");
+    for name in ["over_function", "over_view", "guarded", "checked"] {
+        assert!(knowledge.runs_code([name].into_iter(), nothing()), "{name}");
+    }
+    for name in ["plain", "child", "over_table", "parts", "part", "pg_class"] {
+        assert!(!knowledge.runs_code([name].into_iter(), nothing()), "{name}");
+    }
+    assert!(knowledge.runs_code(nothing(), ["f"].into_iter()));
+    assert!(!knowledge.runs_code(nothing(), ["lower"].into_iter()));
+    // None of these changes a session.
+    assert!(knowledge.is_innocent());
+    // What is bound to no relation may be behind any query.
+    for (name, sql) in [
+        ("code_operator", "create operator === (function = g, leftarg = int, rightarg = int)"),
+        (
+            "code_cast",
+            "create type pair as (a int, b int); create function h(pair) returns text language sql as 'select 1::text'; \
+                       create cast (pair as text) with function h(pair)",
+        ),
+        ("code_domain", "create domain d as int check (g(value, 1))"),
+        ("code_notation", "create table t (i int); create function n(t) returns int language sql as 'select 1'"),
+    ] {
+        let function =
+            "create function g(int, int) returns bool language sql as 'select $1 = $2'; create table other (i int)";
+        database(name, &format!("{function}; {sql}"));
+        assert!(known(name).runs_code(["other"].into_iter(), nothing()), "{name}");
+    }
+}

@@ -715,3 +715,46 @@ fn text_in_another_encoding() {
     assert_eq!(&*facts.statements()[0].relations[0].name.name, "caf\u{e9}");
     assert_eq!(*facts.statements()[1].effects, [set("a.b", "x")]);
 }
+
+#[test]
+fn what_may_run_twice() {
+    for text in [
+        "SELECT a FROM t WHERE id = $1",
+        "SELECT count(*), max(lower(a)) FROM t JOIN u USING (id) WHERE b < now()",
+        "WITH x AS (SELECT 1) SELECT * FROM x UNION ALL VALUES (2)",
+        "TABLE t",
+        "SELECT random(), gen_random_uuid()",
+    ] {
+        assert!(one(text).only_reads(), "{text}");
+    }
+    for text in [
+        "SELECT a FROM t WHERE id = $1 FOR UPDATE",
+        "SELECT a FROM t FOR KEY SHARE",
+        "WITH x AS (INSERT INTO t VALUES (1) RETURNING a) SELECT * FROM x",
+        "WITH x AS (DELETE FROM t RETURNING a) SELECT 1",
+        "SELECT a INTO u FROM t",
+        "CREATE TABLE u AS SELECT 1",
+        "INSERT INTO t VALUES (1)",
+        "SELECT mine(a) FROM t",
+        "SELECT public.lower(a) FROM t",
+        "SELECT nextval('s')",
+        "SELECT setval('s', 1)",
+        "SELECT pg_notify('a', 'b')",
+        "SELECT set_config('a.b', 'c', false)",
+        "SELECT pg_advisory_xact_lock(1)",
+        "SELECT lo_create(0)",
+        "SELECT pg_terminate_backend(1)",
+        "SELECT pg_stat_reset()",
+        "SELECT pg_backend_pid()",
+        "SELECT txid_current()",
+        "SELECT query_to_xml('delete from t', true, true, '')",
+        "EXPLAIN ANALYZE DELETE FROM t",
+        "EXPLAIN SELECT 1",
+        "SHOW work_mem",
+        "BEGIN",
+        "FETCH c",
+        "EXECUTE a",
+    ] {
+        assert!(!one(text).only_reads(), "{text}");
+    }
+}

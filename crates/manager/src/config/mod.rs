@@ -47,6 +47,8 @@ pub struct Overrides {
     pub max_clients: Option<usize>,
     /// When a client gives its physical connection back.
     pub pool_mode: Option<PoolMode>,
+    /// Whether statements of several clients may be under way on one physical connection.
+    pub multiplex: Option<Multiplex>,
     /// How clients prove their identity.
     pub auth: Option<AuthMethod>,
     /// TLS towards clients: what is given here takes the place of the file's.
@@ -218,7 +220,7 @@ impl Config {
             statement_reuse: file.statement_reuse.unwrap_or(StatementReuse::On),
             statements_per_server: file.statements_per_server.unwrap_or(500).max(1),
             pool_mode: overrides.pool_mode.or(file.pool_mode).unwrap_or(PoolMode::Transaction),
-            multiplex: file.multiplex.unwrap_or(Multiplex::Off),
+            multiplex: overrides.multiplex.or(file.multiplex).unwrap_or(Multiplex::Off),
             scatter,
             max_clients,
             max_pinned: file.max_pinned.unwrap_or_else(|| pinned_by_default(pool_size)),
