@@ -24,6 +24,8 @@ const CALM: Duration = Duration::from_secs(1);
 pub struct Taken {
     /// What it says.
     pub knowledge: Knowledge,
+    /// Tells it from all other answers; never 0.
+    pub serial: u64,
     /// The count of changes when it was asked.
     changes: u32,
 }
@@ -111,7 +113,9 @@ impl Turn {
         self.answered = true;
         let definitions = &self.database.definitions;
         let innocent = if knowledge.is_innocent() { u64::from(self.changes) + 1 } else { 0 };
-        definitions.taken.store(Some(Arc::new(Taken { knowledge, changes: self.changes })));
+        static SERIAL: AtomicU64 = AtomicU64::new(1);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        definitions.taken.store(Some(Arc::new(Taken { knowledge, serial, changes: self.changes })));
         definitions.believed_until.store(self.begun.plus(BELIEVED).0, Ordering::Relaxed);
         definitions.innocent.store(innocent, Ordering::Release);
         definitions.failed.store(false, Ordering::Relaxed);

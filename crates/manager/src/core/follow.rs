@@ -25,7 +25,6 @@ use super::io::{Bytes, ConnId, Output};
 use super::sequences::Memory;
 use super::server::{Server, State as ServerState};
 use super::statements::facts_of;
-use crate::definitions::Taken;
 use crate::shared::PoolEntry;
 use pgusher_pool::{Micros, Seat};
 use pgusher_session::ledger::{Given, Mark};
@@ -68,9 +67,9 @@ pub(super) struct Following {
 struct Pace {
     /// Quick runs in a row.
     quick: u8,
-    /// It may be run twice, by this knowledge of the definitions.
+    /// It may be run twice, by the knowledge of the definitions with this serial number.
     repeats: bool,
-    judged_by: Option<Arc<Taken>>,
+    judged_by: u64,
 }
 
 /// The batch of a server's client.
@@ -222,10 +221,10 @@ impl Core {
             follows.paces.clear();
         }
         let pace = follows.paces.entry(id).or_default();
-        if !pace.judged_by.as_ref().is_some_and(|by| Arc::ptr_eq(by, &taken)) {
+        if pace.judged_by != taken.serial {
             let facts = facts_of(&mut self.library, statement);
             pace.repeats = facts.is_some_and(|facts| behind::may_repeat(&taken.knowledge, &facts));
-            pace.judged_by = Some(taken);
+            pace.judged_by = taken.serial;
         }
         pace.repeats.then_some(pace.quick >= QUICK_RUNS)
     }
@@ -277,8 +276,14 @@ impl Core {
     fn is_leader(&mut self, server: u32) {
         let seat = self.server_seat(server);
         let (Some(s), Some(follows)) = (self.servers.get_mut(server as usize), self.follows.as_mut()) else { return };
-        if s.lead.as_ref().is_some_and(|lead| lead.quick) && !std::mem::replace(&mut s.lined_up, true) {
-            follows.leaders.push_back(seat);
+        if !s.lead.as_ref().is_some_and(|lead| lead.quick) || std::mem::replace(&mut s.lined_up, true) {
+            return;
+        }
+        follows.leaders.push_back(seat);
+        if follows.leaders.len() > 2 * self.servers.len() {
+            // Some have been closed.
+            let here = |seat: &Seat| self.servers.get(seat.slot as usize).is_some_and(|s| s.serial == seat.serial);
+            follows.leaders.retain(here);
         }
     }
 
