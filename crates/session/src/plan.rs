@@ -91,6 +91,9 @@ pub struct Plan {
     pub defines: bool,
     /// What it does with what the backend remembers of sequences; its `functions` aside.
     pub sequences: Sequences,
+    /// It may end the transaction in its middle (CALL, DO), or is only possible in a transaction block (DECLARE): it matters what
+    /// stands in front of it in its batch, which may have made one of it.
+    pub heeds_batch: bool,
     /// The text was not read.
     pub unread: bool,
     /// Names that stand in its blocks of code, those of relations among them; with the functions of PostgreSQL's own that they call.
@@ -107,6 +110,7 @@ impl Plan {
             doubts: Aspects::ALL,
             stirs: true,
             discards: true,
+            heeds_batch: true,
             unread: true,
             sequences: Sequences::UNKNOWN,
             ..Self::default()
@@ -231,7 +235,8 @@ fn plan_of(verdict: &Verdict, text: &[u8]) -> Read {
     let plan = plan_of_facts(facts);
     let advances = plan.sequences.advances;
     let sequences = Sequences { advances, ..Sequences::NONE };
-    if plan == (Plan { steps: plan.steps.clone(), sequences, ..Plan::default() }) && !plan.is_awaited() {
+    let heeds_batch = plan.heeds_batch;
+    if plan == (Plan { steps: plan.steps.clone(), sequences, heeds_batch, ..Plan::default() }) && !plan.is_awaited() {
         return Read::Plain { advances };
     }
     Read::Plan(Arc::new(plan))
@@ -356,8 +361,8 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
         Effect::Set(set) => set_of(set, actions, plan),
         Effect::Reset(Some(name)) => actions.push(Action::Reset(name.clone())),
         Effect::Reset(None) => actions.push(Action::ResetAll),
-        Effect::TransactionModes(_) | Effect::Snapshot(_) | Effect::Notify(_) | Effect::Fetch { .. } | Effect::Call => {
-        }
+        Effect::TransactionModes(_) | Effect::Snapshot(_) | Effect::Notify(_) | Effect::Fetch { .. } => {}
+        Effect::Call => plan.heeds_batch = true,
         Effect::Discard(Discard::All) => {
             actions.push(Action::DiscardAll);
             plan.ends = Aspects::ALL;
@@ -400,6 +405,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             }
         }
         Effect::Declare { hold, .. } => {
+            plan.heeds_batch = true;
             if *hold {
                 plan.doubts |= Aspects::CURSORS;
             }
@@ -420,6 +426,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.stirs = true;
         }
         Effect::Do { language, body } => {
+            plan.heeds_batch = true;
             let block = Routine::of_block(language, body);
             plan.doubts |= block.doubts;
             plan.pins |= block.pins;
