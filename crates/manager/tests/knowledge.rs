@@ -191,3 +191,39 @@ fn defaults_changed_past_the_manager_count_soon() {
     });
     assert!((0..4).all(|_| login().query("show work_mem").value() == "7MB"));
 }
+
+#[test]
+fn clients_that_define_something_all_the_time_leave_room_for_others() {
+    const CLIENTS: usize = 5;
+    for workers in [1, 2] {
+        let db = if workers == 1 { database("defining_one") } else { database("defining_two") };
+        let manager = manager_with(server(), "", &overrides(workers, 2));
+        fill(&manager, db, 2);
+        let end = Instant::now() + Duration::from_secs(4);
+        let done: Vec<usize> = std::thread::scope(|scope| {
+            let manager = &manager;
+            let client = |n: usize| {
+                let mut client = Client::new(manager, db);
+                let mut count = 0;
+                while Instant::now() < end {
+                    if n == 0 {
+                        run(&mut client, "select 1");
+                    } else {
+                        // One of its own: CREATE VIEW counts as a change whatever it selects.
+                        run(&mut client, "begin");
+                        run(&mut client, &format!("create view v{n} as select 1 as one"));
+                        run(&mut client, &format!("drop view v{n}"));
+                        run(&mut client, "commit");
+                    }
+                    count += 1;
+                }
+                count
+            };
+            let threads: Vec<_> = (0..=CLIENTS).map(|n| scope.spawn(move || client(n))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        println!("{workers} workers: {done:?}");
+        let most = done[1..].iter().max().unwrap();
+        assert!(done[0] >= 4 && done[1..].iter().all(|count| count * 20 > *most), "{done:?}");
+    }
+}
