@@ -77,8 +77,8 @@ pub struct Plan {
     pub changes_meaning: bool,
     /// It may discard prepared statements.
     pub discards: bool,
-    /// It runs a statement that was prepared under this name.
-    pub executes: Option<Box<str>>,
+    /// It runs the statements that were prepared under these names.
+    pub executes: Box<[Box<str>]>,
     /// Prepared statements that it names, in EXECUTE, PREPARE or DEALLOCATE.
     pub names: Box<[Box<str>]>,
     /// What the statements that it prepares do to the session when they are executed, where that has to be known; by name.
@@ -390,7 +390,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             // It does what the statement does that was prepared.
             plan.doubts |= Aspects::ALL.without(Aspects::PREPARED);
             plan.stirs = true;
-            plan.executes = Some(name.clone());
+            plan.executes = [&*plan.executes, &[name.clone()]].concat().into();
             plan.sequences |= Sequences::UNKNOWN;
             plan.name(name);
         }

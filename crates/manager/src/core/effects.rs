@@ -286,7 +286,7 @@ fn named(client: &mut Client, server: &mut Server, plan: &Plan) {
         }
         more.prepared.push(later.clone());
     }
-    if plan.executes.is_none() {
+    if plan.executes.is_empty() {
         return;
     }
     for name in &plan.names {

@@ -62,7 +62,7 @@ impl Desk<'_> {
         self.server.ledger.owes_ready() && self.server.shelf.is_open(name)
     }
 
-    fn key(&self, statement: &Statement) -> Key {
+    pub(super) fn key(&self, statement: &Statement) -> Key {
         statement.key.under(self.settings)
     }
 

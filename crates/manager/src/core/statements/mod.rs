@@ -224,7 +224,9 @@ impl Core {
         }
         let edit = match &read {
             Read::Plan(plan) if first == names::First::Put => {
-                names::put_first(plan, c.own.as_deref(), s, &mut self.patch);
+                let settings = c.planning();
+                let key = |statement: &Statement| statement.key.under(settings);
+                names::put_first(plan, c.own.as_deref(), s, key, &mut self.patch);
                 Edit::Replace(0)
             }
             _ => edit,
