@@ -67,7 +67,7 @@ impl Definitions {
 
     /// What is known and believed, asked when so many changes had been seen, or later.
     pub(crate) fn since(&self, changes: u32, now: Micros) -> Option<Arc<Taken>> {
-        let later = |taken: &Arc<Taken>| taken.changes.wrapping_sub(changes).cast_signed() >= 0;
+        let later = |taken: &Arc<Taken>| taken.changes.wrapping_sub(changes) as i32 >= 0;
         self.taken.load_full().filter(|taken| later(taken) && now.0 < self.believed_until.load(Ordering::Relaxed))
     }
 

@@ -89,6 +89,8 @@ pub struct Plan {
     pub defaults: bool,
     /// It makes or changes a definition that other sessions use and that may run a function behind plain statements, or a function.
     pub defines: bool,
+    /// It makes tables that run a function behind plain statements only if something else in the database does.
+    pub adds_tables: bool,
     /// What it does with what the backend remembers of sequences; its `functions` aside.
     pub sequences: Sequences,
     /// It may end the transaction in its middle (CALL, DO), or is only possible in a transaction block (DECLARE): it matters what
@@ -291,7 +293,8 @@ fn step_of(statement: &Statement, plan: &mut Plan) -> Box<[Action]> {
     }
     // What is in a temporary schema, nobody else uses.
     let own = statement.effects.iter().any(|effect| matches!(effect, Effect::Temporary(_)));
-    plan.defines |= !own && statement.effects.iter().any(reaches_others);
+    plan.defines |= !own && statement.effects.iter().any(|effect| reaches_others(effect, false));
+    plan.adds_tables |= !own && statement.effects.iter().any(|effect| reaches_others(effect, true));
     let mut is_block = false;
     for effect in &statement.effects {
         is_block |= matches!(effect, Effect::Do { .. });
@@ -349,10 +352,12 @@ fn may_change_defaults(body: &str) -> bool {
     body.contains("alter") && ["role", "user", "database", "system"].iter().any(|word| body.contains(word))
 }
 
-/// May it make plain statements run a function? What is dropped only makes them run fewer.
-fn reaches_others(effect: &Effect) -> bool {
+/// May it make plain statements run a function? What is dropped only makes them run fewer. `plain`: as far as other definitions
+/// do.
+fn reaches_others(effect: &Effect, plain: bool) -> bool {
     let Effect::Definition(definition) = effect else { return false };
-    matches!(definition.verb, Verb::Create | Verb::Alter)
+    definition.plain == plain
+        && matches!(definition.verb, Verb::Create | Verb::Alter)
         && !matches!(definition.object, ObjectKind::Sequence | ObjectKind::Role | ObjectKind::Database)
 }
 
@@ -390,7 +395,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             // It does what the statement does that was prepared.
             plan.doubts |= Aspects::ALL.without(Aspects::PREPARED);
             plan.stirs = true;
-            plan.executes = [&*plan.executes, &[name.clone()]].concat().into();
+            plan.executes = [&*plan.executes, std::slice::from_ref(name)].concat().into();
             plan.sequences |= Sequences::UNKNOWN;
             plan.name(name);
         }

@@ -129,7 +129,7 @@ pub(super) fn read(library: &mut Library, client: &Client, server: &Server, text
 
 /// A statement is about to be sent: the `nth` of the unit under way.
 pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
-    server.changed_definitions |= plan.defines;
+    server.changed_definitions |= plan.defines || (plan.adds_tables && !behind::is_known_innocent(server));
     server.unread |= plan.unread;
     server.nameless |= plan.unread;
     client.behind |= plan.unread;
