@@ -67,6 +67,12 @@ impl Definitions {
         self.unchanged().filter(|_| now.0 < self.believed_until.load(Ordering::Relaxed))
     }
 
+    /// What is known and believed, asked when so many changes had been seen, or later.
+    pub(crate) fn since(&self, changes: u32, now: Micros) -> Option<Arc<Taken>> {
+        let later = |taken: &Arc<Taken>| taken.changes.wrapping_sub(changes) as i32 >= 0;
+        self.taken.load_full().filter(|taken| later(taken) && now.0 < self.believed_until.load(Ordering::Relaxed))
+    }
+
     /// What was known at the last change that was seen, or later.
     pub(crate) fn unchanged(&self) -> Option<Arc<Taken>> {
         self.taken.load_full().filter(|taken| taken.changes == self.changes())
@@ -156,6 +162,11 @@ mod tests {
         definitions.changed();
         turn.answer(Knowledge::default());
         assert!(definitions.current(Micros(2 * SECOND)).is_none());
+        // It is an answer for what was over before it was asked.
+        let before = definitions.changes().wrapping_sub(1);
+        assert!(definitions.since(before, Micros(2 * SECOND)).is_some());
+        assert!(definitions.since(before, Micros(18 * SECOND)).is_none(), "it is old");
+        assert!(definitions.since(definitions.changes(), Micros(2 * SECOND)).is_none());
         drop(Turn::take(&database, Micros(3 * SECOND)));
         assert!(definitions.has_failed() && definitions.is_calm(Micros(3 * SECOND)));
         assert!(!definitions.is_calm(Micros(4 * SECOND)));

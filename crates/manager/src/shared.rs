@@ -131,7 +131,12 @@ impl PoolEntry {
         self.known.definitions.current(now)
     }
 
-    /// The same, however old, as long as no change was seen.
+    /// The same for a transaction that was over when so many changes had been seen: later ones do not matter to it.
+    pub fn definitions_since(&self, changes: u32, now: Micros) -> Option<Arc<Taken>> {
+        self.known.definitions.since(changes, now)
+    }
+
+    /// What the definitions do, however old that is, as long as no change was seen.
     pub fn definitions_unchanged(&self) -> Option<Arc<Taken>> {
         self.known.definitions.unchanged()
     }

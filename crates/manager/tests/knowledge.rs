@@ -159,8 +159,16 @@ fn an_innocent_database_costs_no_question_about_sessions() {
     assert_eq!(count("what the session holds"), 0);
     let questions = count("SET LOCAL jit");
     assert!((1..=2).contains(&questions), "{questions}");
-    // After a change, one question says that there is still nothing.
-    run(&mut a, "create table u (id int check (id > 0))");
+    // A table that calls no function of anybody's own changes nothing about that.
+    run(&mut a, "create table u (id int check (id > 0), at timestamptz default now())");
+    for _ in 0..20 {
+        run(&mut a, "insert into u values (1)");
+        run(&mut b, "insert into t default values");
+    }
+    assert_eq!(count("what the session holds"), 0);
+    assert_eq!(count("SET LOCAL jit"), questions);
+    // After another change, one question says that there is still nothing.
+    run(&mut a, "create index on u (abs(id))");
     for _ in 0..20 {
         run(&mut a, "insert into u values (1)");
         run(&mut b, "insert into t default values");
@@ -190,4 +198,64 @@ fn defaults_changed_past_the_manager_count_soon() {
         login().query("show work_mem").value() != before
     });
     assert!((0..4).all(|_| login().query("show work_mem").value() == "7MB"));
+}
+
+#[test]
+fn clients_that_define_something_all_the_time_leave_room_for_others() {
+    const CLIENTS: usize = 5;
+    for workers in [1, 2] {
+        let db = if workers == 1 { database("defining_one") } else { database("defining_two") };
+        let manager = manager_with(server(), "", &overrides(workers, 2));
+        fill(&manager, db, 2);
+        let end = Instant::now() + Duration::from_secs(4);
+        let done: Vec<usize> = std::thread::scope(|scope| {
+            let manager = &manager;
+            let client = |n: usize| {
+                let mut client = Client::new(manager, db);
+                let mut count = 0;
+                while Instant::now() < end {
+                    if n == 0 {
+                        run(&mut client, "select 1");
+                    } else {
+                        // One of its own: CREATE VIEW counts as a change whatever it selects.
+                        run(&mut client, "begin");
+                        run(&mut client, &format!("create view v{n} as select 1 as one"));
+                        run(&mut client, &format!("drop view v{n}"));
+                        run(&mut client, "commit");
+                    }
+                    count += 1;
+                }
+                count
+            };
+            let threads: Vec<_> = (0..=CLIENTS).map(|n| scope.spawn(move || client(n))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        println!("{workers} workers: {done:?}");
+        let most = done[1..].iter().max().unwrap();
+        assert!(done[0] >= 4 && done[1..].iter().all(|count| count * 20 > *most), "{done:?}");
+    }
+}
+
+#[test]
+fn a_plain_table_of_a_doubtful_type_is_in_doubt() {
+    let db = database("doubtful_type");
+    let manager = scattered(3);
+    fill(&manager, db, 3);
+    let (mut maker, mut a, mut b) = (Client::new(&manager, db), Client::new(&manager, db), Client::new(&manager, db));
+    run(
+        &mut maker,
+        "create function checks(int) returns bool language plpgsql as
+         $$begin perform set_config('app.last', $1::text, false); return true; end$$",
+    );
+    run(&mut maker, "create domain d as int check (checks(value))");
+    run(&mut maker, "create table t (id d)");
+    run(&mut a, "insert into t values (7)");
+    assert!(kept_apart(&mut a, "7", &mut b));
+    // The other way round, in one transaction.
+    run(&mut maker, "begin");
+    run(&mut maker, "create domain e as int check (checks(value))");
+    run(&mut maker, "create table u (id e)");
+    run(&mut maker, "commit");
+    run(&mut a, "insert into u values (8)");
+    assert!(kept_apart(&mut a, "8", &mut b));
 }

@@ -161,3 +161,17 @@ fn what_execute_does_by_a_statement_of_the_protocol_stays_with_its_client() {
     let mut b = Client::new(&manager, db);
     assert_eq!(b.query(see).value(), "");
 }
+
+#[test]
+fn a_connection_is_free_once_the_protocol_has_closed_what_sql_has_prepared() {
+    let db = database("closed_by_protocol");
+    let manager = manager(server(), 1, 1);
+    let mut a = Client::new(&manager, db);
+    let mut b = Client::new(&manager, db);
+    a.query("prepare p as select 'sql'");
+    assert_eq!(begin().parse("p", "select 'protocol'").sync().run(&mut a).state(), "42P05");
+    assert_eq!(begin().close("p").sync().run(&mut a).tags, "3Z");
+    assert_eq!(b.query("select 'b'").value(), "b");
+    assert_eq!(begin().parse("p", "select 'protocol'").bind("p").execute().sync().run(&mut a).value(), "protocol");
+    is_free(&mut b, "p");
+}

@@ -230,6 +230,12 @@ impl Ledger {
         self.units = self.units.wrapping_add(1);
     }
 
+    /// Does the server work on messages of our own that may fail, booked by [`own_attempt`](Self::own_attempt)?
+    #[inline]
+    pub fn is_attempt(&self) -> bool {
+        matches!(self.owed.front(), Some(Entry::Own { needed: false, .. }))
+    }
+
     /// As [`is_clean`](Self::is_clean), but messages of our own may be under way: others of them may be sent.
     pub fn is_clean_but_for_own(&self) -> bool {
         self.status == TxStatus::Idle

@@ -221,10 +221,13 @@ fn own_messages_are_swallowed_up_to_their_end() {
 fn own_messages_that_may_fail() {
     let mut ledger = Ledger::new();
     ledger.own_attempt();
+    assert!(ledger.is_attempt());
     for tag in b"3EZ" {
         assert_eq!(ledger.received(*tag, TxStatus::Failed), Ok(Verdict::Swallow), "{}", *tag as char);
     }
-    assert!(!ledger.take_own_failed() && ledger.is_quiet() && ledger.status() == TxStatus::Failed);
+    assert!(
+        !ledger.take_own_failed() && !ledger.is_attempt() && ledger.is_quiet() && ledger.status() == TxStatus::Failed
+    );
 }
 
 #[test]

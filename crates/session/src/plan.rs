@@ -77,8 +77,8 @@ pub struct Plan {
     pub changes_meaning: bool,
     /// It may discard prepared statements.
     pub discards: bool,
-    /// It runs a statement that was prepared under this name.
-    pub executes: Option<Box<str>>,
+    /// It runs the statements that were prepared under these names.
+    pub executes: Box<[Box<str>]>,
     /// Prepared statements that it names, in EXECUTE, PREPARE or DEALLOCATE.
     pub names: Box<[Box<str>]>,
     /// What the statements that it prepares do to the session when they are executed, where that has to be known; by name.
@@ -89,8 +89,13 @@ pub struct Plan {
     pub defaults: bool,
     /// It makes or changes a definition that other sessions use and that may run a function behind plain statements, or a function.
     pub defines: bool,
+    /// It makes tables that run a function behind plain statements only if something else in the database does.
+    pub adds_tables: bool,
     /// What it does with what the backend remembers of sequences; its `functions` aside.
     pub sequences: Sequences,
+    /// It may end the transaction in its middle (CALL, DO), or is only possible in a transaction block (DECLARE): it matters what
+    /// stands in front of it in its batch, which may have made one of it.
+    pub heeds_batch: bool,
     /// The text was not read.
     pub unread: bool,
     /// Names that stand in its blocks of code, those of relations among them; with the functions of PostgreSQL's own that they call.
@@ -107,6 +112,7 @@ impl Plan {
             doubts: Aspects::ALL,
             stirs: true,
             discards: true,
+            heeds_batch: true,
             unread: true,
             sequences: Sequences::UNKNOWN,
             ..Self::default()
@@ -231,7 +237,8 @@ fn plan_of(verdict: &Verdict, text: &[u8]) -> Read {
     let plan = plan_of_facts(facts);
     let advances = plan.sequences.advances;
     let sequences = Sequences { advances, ..Sequences::NONE };
-    if plan == (Plan { steps: plan.steps.clone(), sequences, ..Plan::default() }) && !plan.is_awaited() {
+    let heeds_batch = plan.heeds_batch;
+    if plan == (Plan { steps: plan.steps.clone(), sequences, heeds_batch, ..Plan::default() }) && !plan.is_awaited() {
         return Read::Plain { advances };
     }
     Read::Plan(Arc::new(plan))
@@ -286,7 +293,8 @@ fn step_of(statement: &Statement, plan: &mut Plan) -> Box<[Action]> {
     }
     // What is in a temporary schema, nobody else uses.
     let own = statement.effects.iter().any(|effect| matches!(effect, Effect::Temporary(_)));
-    plan.defines |= !own && statement.effects.iter().any(reaches_others);
+    plan.defines |= !own && statement.effects.iter().any(|effect| reaches_others(effect, false));
+    plan.adds_tables |= !own && statement.effects.iter().any(|effect| reaches_others(effect, true));
     let mut is_block = false;
     for effect in &statement.effects {
         is_block |= matches!(effect, Effect::Do { .. });
@@ -344,10 +352,12 @@ fn may_change_defaults(body: &str) -> bool {
     body.contains("alter") && ["role", "user", "database", "system"].iter().any(|word| body.contains(word))
 }
 
-/// May it make plain statements run a function? What is dropped only makes them run fewer.
-fn reaches_others(effect: &Effect) -> bool {
+/// May it make plain statements run a function? What is dropped only makes them run fewer. `plain`: as far as other definitions
+/// do.
+fn reaches_others(effect: &Effect, plain: bool) -> bool {
     let Effect::Definition(definition) = effect else { return false };
-    matches!(definition.verb, Verb::Create | Verb::Alter)
+    definition.plain == plain
+        && matches!(definition.verb, Verb::Create | Verb::Alter)
         && !matches!(definition.object, ObjectKind::Sequence | ObjectKind::Role | ObjectKind::Database)
 }
 
@@ -356,8 +366,8 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
         Effect::Set(set) => set_of(set, actions, plan),
         Effect::Reset(Some(name)) => actions.push(Action::Reset(name.clone())),
         Effect::Reset(None) => actions.push(Action::ResetAll),
-        Effect::TransactionModes(_) | Effect::Snapshot(_) | Effect::Notify(_) | Effect::Fetch { .. } | Effect::Call => {
-        }
+        Effect::TransactionModes(_) | Effect::Snapshot(_) | Effect::Notify(_) | Effect::Fetch { .. } => {}
+        Effect::Call => plan.heeds_batch = true,
         Effect::Discard(Discard::All) => {
             actions.push(Action::DiscardAll);
             plan.ends = Aspects::ALL;
@@ -385,7 +395,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             // It does what the statement does that was prepared.
             plan.doubts |= Aspects::ALL.without(Aspects::PREPARED);
             plan.stirs = true;
-            plan.executes = Some(name.clone());
+            plan.executes = [&*plan.executes, std::slice::from_ref(name)].concat().into();
             plan.sequences |= Sequences::UNKNOWN;
             plan.name(name);
         }
@@ -400,6 +410,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             }
         }
         Effect::Declare { hold, .. } => {
+            plan.heeds_batch = true;
             if *hold {
                 plan.doubts |= Aspects::CURSORS;
             }
@@ -420,6 +431,7 @@ fn effect_of(effect: &Effect, actions: &mut Vec<Action>, plan: &mut Plan) {
             plan.stirs = true;
         }
         Effect::Do { language, body } => {
+            plan.heeds_batch = true;
             let block = Routine::of_block(language, body);
             plan.doubts |= block.doubts;
             plan.pins |= block.pins;

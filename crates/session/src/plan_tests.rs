@@ -65,7 +65,12 @@ fn what_only_the_server_knows() {
     let doubts = |text: &str| plan(text).map(|p| (p.doubts, p.ends, p.pins)).unwrap_or_default();
     assert_eq!(doubts("select pg_advisory_lock(1)").0, Aspects::LOCKS);
     assert_eq!(doubts("select pg_advisory_unlock(1)").1, Aspects::LOCKS);
-    assert_eq!(doubts("create temp table t (a int)").0, Aspects::ALL);
+    assert_eq!(doubts("create temp table t (a int)").0, Aspects::TEMPORARY);
+    assert_eq!(doubts("create temp table t (a int default f())").0, Aspects::ALL);
+    let defines = |text: &str| plan(text).map(|p| (p.defines, p.adds_tables)).unwrap_or_default();
+    assert_eq!(defines("create table t (a int)"), (false, true));
+    assert_eq!(defines("create table t (a int); create table u (a int check (f(a)))"), (true, true));
+    assert_eq!(defines("create temp table t (a int); drop table u"), (false, false));
     assert_eq!(doubts("select 1 as a into temp t").0, Aspects::TEMPORARY);
     assert_eq!(doubts("unlisten a").1, Aspects::CHANNELS);
     let listens = plan("listen a; listen \"B c\"").expect("a plan");

@@ -417,13 +417,51 @@ fn definitions() {
         let statement = one(text);
         let names = names.iter().map(|text| name(text)).collect();
         assert!(
-            statement.effects.contains(&Effect::Definition(Definition { verb, object, names })),
+            statement.effects.contains(&Effect::Definition(Definition { verb, object, names, plain: false })),
             "{text}: {statement:?}"
         );
         assert!(!statement.reads_only, "{text}");
     }
     assert!(one("CREATE VIEW v AS SELECT nextval('s') FROM t").functions.is_empty(), "it is only defined");
     assert_eq!(relations("CREATE VIEW v AS SELECT nextval('s') FROM t"), ["t", "v="]);
+}
+
+#[test]
+fn plain_tables() {
+    let columns = [
+        ("a int", true),
+        (
+            "a serial primary key, b d not null unique, c text collate x check (length(c) < 10 and c > ''), foreign key (a) references x",
+            true,
+        ),
+        ("a int default 1 + 1, b timestamptz default now(), c int generated always as identity (start 5)", true),
+        ("a int default f()", false),
+        ("a int default nextval('s')", false),
+        ("a text default set_config('a.b', 'c', false)", false),
+        ("a int, check (f(a))", false),
+        ("a int, constraint c check ((select true))", true),
+        ("a int generated always as (1 + 1) stored", false),
+        ("a int, exclude using gist (a with &&)", false),
+        ("a int, like x", false),
+    ];
+    let others = [
+        ("CREATE TABLE t (a int) INHERITS (x)", false),
+        ("CREATE TABLE t (a int) PARTITION BY RANGE (f(a))", false),
+        ("CREATE TABLE t PARTITION OF x FOR VALUES IN (f())", false),
+        ("CREATE TABLE t OF d", false),
+        ("CREATE TABLE t AS SELECT 1", false),
+        ("CREATE FOREIGN TABLE t (a int) SERVER s", false),
+        ("CREATE UNLOGGED TABLE IF NOT EXISTS t (a int) WITH (fillfactor = 70) TABLESPACE x", true),
+        ("ALTER TABLE t ADD COLUMN b int", false),
+    ];
+    let tables = columns.map(|(columns, plain)| (format!("CREATE TABLE t ({columns})"), plain));
+    for (text, plain) in tables.into_iter().chain(others.map(|(text, plain)| (text.to_owned(), plain))) {
+        let statement = one(&text);
+        let found = statement.effects.iter().any(|e| matches!(e, Effect::Definition(Definition { plain: true, .. })));
+        assert_eq!(found, plain, "{text}");
+        assert!(!plain || !statement.opaque, "{text}");
+    }
+    assert!(!one("CREATE TEMP TABLE t (a int)").opaque);
 }
 
 #[test]

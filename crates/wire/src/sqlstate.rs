@@ -18,6 +18,8 @@ pub const INVALID_PARAMETER_VALUE: &str = "22023";
 pub const IN_FAILED_TRANSACTION: &str = "25P02";
 /// `25P03` idle_in_transaction_session_timeout.
 pub const IDLE_IN_TRANSACTION_TIMEOUT: &str = "25P03";
+/// `26000` invalid_sql_statement_name.
+pub const INVALID_STATEMENT_NAME: &str = "26000";
 /// `28000` invalid_authorization_specification.
 pub const INVALID_AUTHORIZATION: &str = "28000";
 /// `28P01` invalid_password.

@@ -19,6 +19,11 @@ pub(super) fn is_innocent(server: &mut Server, now: Micros) -> bool {
     server.pool.is_innocent(changes, now)
 }
 
+/// Does no definition change sessions, as far as was known last? Then a plain table more changes nothing about that.
+pub(super) fn is_known_innocent(server: &Server) -> bool {
+    server.pool.definitions_unchanged().is_some_and(|taken| taken.knowledge.is_innocent())
+}
+
 /// A statement is about to be sent behind which that is not certain. `facts` says what it names; `None`: it cannot be read.
 #[cold]
 pub(super) fn of_statement(client: &mut Client, server: &mut Server, now: Micros, facts: Option<&Facts>) {

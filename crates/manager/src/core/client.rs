@@ -93,6 +93,10 @@ pub struct Client {
     pub(super) doubts: Aspects,
     /// It has done something while it was not known what the database's definitions do.
     pub(super) unsure: bool,
+    /// The count of changes of definitions when its last transaction was over.
+    pub(super) changes: u32,
+    /// It is not read until it has been judged, because others wait for a server.
+    pub(super) parked: bool,
     /// A definition may have done something behind its statements.
     pub(super) behind: bool,
     pub(super) more: Option<Box<More>>,
@@ -217,6 +221,8 @@ impl Core {
             pins: Pins::NONE,
             doubts: Aspects::NONE,
             unsure: false,
+            changes: 0,
+            parked: false,
             behind: false,
             more: None,
             counted: false,

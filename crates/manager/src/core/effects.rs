@@ -140,7 +140,7 @@ pub(super) fn read(library: &mut Library, client: &Client, server: &Server, text
 
 /// A statement is about to be sent: the `nth` of the unit under way.
 pub(super) fn note(client: &mut Client, server: &mut Server, plan: &Arc<Plan>) {
-    server.changed_definitions |= plan.defines;
+    server.changed_definitions |= plan.defines || (plan.adds_tables && !behind::is_known_innocent(server));
     server.unread |= plan.unread;
     server.nameless |= plan.unread;
     client.behind |= plan.unread;
@@ -297,7 +297,7 @@ fn named(client: &mut Client, server: &mut Server, plan: &Plan) {
         }
         more.prepared.push(later.clone());
     }
-    if plan.executes.is_none() {
+    if plan.executes.is_empty() {
         return;
     }
     for name in &plan.names {

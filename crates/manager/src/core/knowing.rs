@@ -3,7 +3,8 @@
 //! It is asked when it has just been opened and nothing is known, when it becomes free and what is known is getting old, and before
 //! a client leaves it that has done something while nothing was known. The answer is read by the control side, because it may
 //! take long; the connection waits for that. A client that could not be judged, while somebody else asks or has asked just now,
-//! keeps its physical connection until the answer is there.
+//! keeps its physical connection until the answer is there. While others wait for a connection it is not read meanwhile: else clients
+//! that change definitions all the time would make each other's answers old, and never part from their connections.
 
 use super::Core;
 use super::client::State;
@@ -94,7 +95,7 @@ impl Core {
         if !c.unsure || c.is_bound() {
             return;
         }
-        if let Some(taken) = s.pool.definitions(self.now) {
+        if let Some(taken) = s.pool.definitions_since(c.changes, self.now) {
             c.unsure = false;
             if !taken.knowledge.is_innocent() {
                 c.doubts |= Aspects::ALL;
@@ -116,13 +117,18 @@ impl Core {
             return false;
         }
         let calm = s.pool.is_calm(self.now);
-        if (!calm || s.pool.seats.counts().waiting > 0) && self.know(server, Purpose::Client(client)) {
+        let wanted = s.pool.seats.counts().waiting > 0;
+        if (!calm || wanted) && self.know(server, Purpose::Client(client)) {
             self.out.push_back(Output::Pause(ConnId::Client(client)));
-        } else {
-            let seat = self.client_seat(client);
-            if !self.unjudged.contains(&seat) {
-                self.unjudged.push(seat);
-            }
+            return true;
+        }
+        let seat = self.client_seat(client);
+        if !self.unjudged.contains(&seat) {
+            self.unjudged.push(seat);
+        }
+        if let Some(c) = self.clients.get_mut(client as usize).filter(|c| wanted && !c.parked) {
+            c.parked = true;
+            self.out.push_back(Output::Pause(ConnId::Client(client)));
         }
         true
     }
@@ -133,6 +139,24 @@ impl Core {
             if self.client_in(seat).is_some_and(|c| matches!(c.state, State::Seated { .. })) {
                 self.part_if_done(seat.slot);
             }
+            self.unpark(seat);
+        }
+    }
+
+    /// A client is read again if it has been judged, or nobody waits for its server any more.
+    fn unpark(&mut self, seat: Seat) {
+        let Some(c) = self.clients.get_mut(seat.slot as usize).filter(|c| c.serial == seat.serial && c.parked) else {
+            return;
+        };
+        let wanted = c.pool.as_ref().is_some_and(|pool| pool.seats.counts().waiting > 0);
+        if wanted && self.unjudged.contains(&seat) {
+            return;
+        }
+        c.parked = false;
+        let server = if let State::Seated { server } = c.state { self.servers.get(server as usize) } else { None };
+        // Else it goes on when the question that is asked now has been answered.
+        if server.is_none_or(|s| matches!(s.state, ServerState::Seated { .. })) {
+            self.resume_client(seat.slot);
         }
     }
 

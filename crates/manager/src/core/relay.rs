@@ -376,6 +376,9 @@ impl Core {
             if matches!(head.tag, backend::PARAMETER_DESCRIPTION | backend::ROW_DESCRIPTION | backend::NO_DATA) {
                 server.sketch(&head);
             }
+            if server.attempts.is_under_way() {
+                server.attempted(&head);
+            }
             let verdict = match server.ledger.received(head.tag, status) {
                 Ok(verdict) => verdict,
                 Err(_) => return self.broken_server(slot),
@@ -476,6 +479,9 @@ impl Core {
             backend::ERROR_RESPONSE => {
                 self.statement_failed(client, slot);
                 self.error_seen(slot, head.body);
+                if self.gives_instead(client, slot, head.body) {
+                    return Some(Verdict::Swallow);
+                }
             }
             backend::PARAMETER_STATUS if self.shares => {
                 let told = self.is_told(client, slot, head.body);
@@ -494,6 +500,7 @@ impl Core {
             return Some(verdict);
         };
         server.done_steps = 0;
+        server.attempts.ready(status);
         let flying = !server.flights.is_empty();
         if status == TxStatus::Idle && server.has_changed() {
             self.changes_are_seen(slot);

@@ -200,7 +200,8 @@ impl Core {
         }
         if let Some(changes) = s.judged.take() {
             // Others may have changed a definition before its last statement.
-            c.unsure |= changes != s.pool.definition_changes();
+            c.changes = s.pool.definition_changes();
+            c.unsure |= changes != c.changes;
         }
         if (c.unsure || !c.doubts.is_empty()) && self.is_kept_for_answers(client, server) {
             return;

@@ -204,19 +204,27 @@ fn before_unit(pins: &mut Pins, s: &mut Server, found: Found, head: &Head<'_>, p
     Edit::Replace(0)
 }
 
+/// A batch is about to begin, and will bind this, as far as can be told. Outside of a transaction the memory is discarded in a
+/// transaction of its own: within the batch the command would make a transaction block of it (PostgreSQL 18), in which a procedure
+/// cannot end transactions.
+pub(super) fn before_batch(s: &mut Server, bound: &Bind<'_>, patch: &mut Vec<u8>) {
+    if !s.ledger.is_clean_but_for_own() || !is_due(s, bound.found(&s.pool)) {
+        return;
+    }
+    s.sequences.own = true;
+    s.shelf.set_unnamed(None);
+    s.ledger.own(false);
+    frontend::write_query(patch, DISCARD);
+}
+
 /// A Bind is about to be sent, behind what is in `patch`.
 pub(super) fn before_bind(pins: &mut Pins, s: &mut Server, bound: &Bind<'_>, patch: &mut Vec<u8>) {
-    let found = match bound {
-        Bind::Nothing => return,
-        Bind::Advances => Found::of(Sequences::ADVANCES),
-        Bind::Unknown => Found::of(Sequences::UNKNOWN),
-        Bind::Plan(plan) => {
-            if pins.intersects(Pins::SEQUENCE) && discards(plan) {
-                s.sequences.used = false;
-            }
-            Found::of_plan(plan, &s.pool)
+    if let Bind::Plan(plan) = bound {
+        if pins.intersects(Pins::SEQUENCE) && discards(plan) {
+            s.sequences.used = false;
         }
-    };
+    }
+    let found = bound.found(&s.pool);
     if found.is_none() {
         return;
     }
@@ -239,6 +247,17 @@ pub(super) enum Bind<'a> {
     Plan(&'a Plan),
     /// Nothing is known of it.
     Unknown,
+}
+
+impl Bind<'_> {
+    fn found(&self, pool: &PoolEntry) -> Found {
+        match self {
+            Self::Nothing => Found::default(),
+            Self::Advances => Found::of(Sequences::ADVANCES),
+            Self::Unknown => Found::of(Sequences::UNKNOWN),
+            Self::Plan(plan) => Found::of_plan(plan, pool),
+        }
+    }
 }
 
 fn discards(plan: &Plan) -> bool {

@@ -9,6 +9,7 @@ use super::knowing::{Knowing, Purpose};
 use super::replication::Walsender;
 use super::sequences::Memory;
 use super::server_login::LoginState;
+use super::statements::names::Attempts;
 use crate::auth::NO_DATABASE;
 use crate::config::StatementReuse;
 use crate::shared::{PoolEntry, ServerAddress, Welcome};
@@ -115,6 +116,8 @@ pub struct Server {
     pub(super) discards_booked: u32,
     /// Names of statements that must be removed before another client gets it.
     pub(super) litter: Vec<Box<[u8]>>,
+    /// Statements that are put there under names of the client's own.
+    pub(super) attempts: Attempts,
     /// Its transaction may have changed what names and constants stand for.
     pub(super) stirred: bool,
     /// A statement under way, or one of its transaction, may have defined functions.
@@ -256,6 +259,7 @@ impl Core {
             sketched: false,
             discards_booked: 0,
             litter: Vec::new(),
+            attempts: Attempts::default(),
             stirred: false,
             defining: false,
             changed_catalog: false,

@@ -4,6 +4,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{Node, ObjectType, ObjectWithArgs, OnCommitAction, RangeVar, TypeName};
 
 use super::argument::string_of;
+use super::table::is_plain;
 use super::walk::{Walk, name_of_list, name_of_variable};
 use super::{Access, Effect, Name};
 
@@ -16,6 +17,9 @@ pub struct Definition {
     pub object: ObjectKind,
     /// With which; empty when the statement names none in the usual way.
     pub names: Box<[Name]>,
+    /// It is a table whose columns, defaults and constraints call no function but harmless ones of PostgreSQL's own. Types and
+    /// operators are not looked at.
+    pub plain: bool,
 }
 
 impl Definition {
@@ -143,7 +147,7 @@ impl Walk {
                 self.effects.push(Effect::Temporary(temporary));
             }
         }
-        self.effects.push(Effect::Definition(Definition { verb, object, names }));
+        self.effects.push(Effect::Definition(Definition { verb, object, names, plain: false }));
     }
 
     /// A relation is made, a temporary one perhaps.
@@ -160,7 +164,7 @@ impl Walk {
             self.effects.push(Effect::Temporary(Temporary { object, name: name.clone(), on_commit }));
         }
         let names = [name].into();
-        self.effects.push(Effect::Definition(Definition { verb: Verb::Create, object, names }));
+        self.effects.push(Effect::Definition(Definition { verb: Verb::Create, object, names, plain: false }));
     }
 
     fn altered(&mut self, relation: Option<&RangeVar>, object: ObjectKind) {
@@ -187,7 +191,11 @@ impl Walk {
                     self.created(relation, TABLE, create.oncommit);
                 }
                 self.relations_of(&create.inh_relations, Access::Define);
-                self.opaque = true;
+                let plain = is_plain(create);
+                self.opaque |= !plain;
+                if let Some(Effect::Definition(definition)) = self.effects.last_mut() {
+                    definition.plain = plain;
+                }
             }
             NodeEnum::CreateForeignTableStmt(create) => {
                 if let Some(relation) = create.base_stmt.as_ref().and_then(|base| base.relation.as_ref()) {

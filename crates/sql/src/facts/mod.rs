@@ -14,6 +14,7 @@ mod prepared;
 mod query;
 mod setting;
 mod statement;
+mod table;
 mod walk;
 
 pub use argument::Argument;

@@ -30,6 +30,8 @@ pub(super) struct Desk<'a> {
     pub(super) bound: Bound,
     /// Why the client keeps its server.
     pub(super) pins: &'a mut Pins,
+    /// SQL may have prepared statements in this session.
+    pub(super) has_sql_names: bool,
     /// What definitions do behind it matters: it is to be kept in `statement`.
     pub(super) wanted: bool,
     pub(super) statement: Option<Arc<Statement>>,
@@ -60,7 +62,7 @@ impl Desk<'_> {
         self.server.ledger.owes_ready() && self.server.shelf.is_open(name)
     }
 
-    fn key(&self, statement: &Statement) -> Key {
+    pub(super) fn key(&self, statement: &Statement) -> Key {
         statement.key.under(self.settings)
     }
 
@@ -72,9 +74,11 @@ impl Desk<'_> {
                 if self.is_open(name) {
                     return Some(Edit::Wait);
                 }
+                self.discard_ahead(&sequences::Bind::Unknown, false);
                 self.sweep(name);
                 return None;
             }
+            self.discard_ahead(&sequences::Bind::Unknown, true);
             let change = self.own.set_unnamed(Unnamed::There);
             self.server.shelf.set_unnamed(None);
             self.mark(Mark::Passed, change, Placed::Unnamed);
@@ -88,6 +92,7 @@ impl Desk<'_> {
             return Some(self.parse_unnamed(head, tail));
         }
         if self.own.get(name).is_none() && (self.own.is_full() || name.len() > MAX_SENT_NAME) {
+            self.discard_ahead(&sequences::Bind::Unknown, false);
             self.sweep(name);
             return None;
         }
@@ -107,19 +112,38 @@ impl Desk<'_> {
         }
         let key = self.key(&statement);
         let failed = self.server.ledger.status() == TxStatus::Failed;
+        self.parse_ahead(statement.plan.as_deref(), false);
         self.put_named(statement.plan.as_deref());
         let presence = self.server.shelf.look(key, self.version);
         let change = self.own.set(name, Some(statement.clone()));
-        if presence == Presence::Here && !failed {
-            self.mark(Mark::Given(Given::Parse), change, Placed::Nothing);
-        } else {
+        let is_here = presence == Presence::Here && !failed;
+        if !is_here {
             self.make_room();
             if presence != Presence::Missing {
                 self.remove(key);
             }
+        }
+        if self.has_sql_names {
+            if !is_here {
+                // A mistake in the text is told before one in the name.
+                self.put(key, &statement, Mark::Own, Change::Nothing);
+            }
+            self.parse_if_free(name, change);
+        } else if is_here {
+            self.mark(Mark::Given(Given::Parse), change, Placed::Nothing);
+        } else {
             self.put(key, &statement, Mark::Passed, change);
         }
         Some(Edit::Replace(whole(head)))
+    }
+
+    /// The server has the statement. Whether the client's name for it is free, only the server can say.
+    fn parse_if_free(&mut self, name: &[u8], change: Change) {
+        frontend::write_parse(self.patch, name, b"", &[]);
+        self.mark(Mark::Passed, change, Placed::Nothing);
+        // Of a name that is taken, this is discarded.
+        self.write_close(name);
+        self.mark(Mark::Own, Change::Nothing, Placed::Nothing);
     }
 
     fn parse_unnamed(&mut self, head: &Head<'_>, tail: &[u8]) -> Edit {
@@ -138,6 +162,7 @@ impl Desk<'_> {
             return Edit::Wait;
         }
         let key = self.key(&statement);
+        self.parse_ahead(statement.plan.as_deref(), true);
         self.put_named(statement.plan.as_deref());
         if seen && self.sharing.unnamed && !failed {
             let presence = self.server.shelf.look(key, self.version);
@@ -195,8 +220,6 @@ impl Desk<'_> {
         if self.is_open_named(plan.map(|plan| &**plan)) {
             return Edit::Wait;
         }
-        self.put_named(plan.map(|plan| &**plan));
-        let found = self.resolve(name, statement);
         let unknown = !name.is_empty() || matches!(self.own.unnamed, Unnamed::There);
         let (bound, bind) = match (plan, statement) {
             (Some(plan), _) => (Bound::Plan(plan.clone()), sequences::Bind::Plan(plan)),
@@ -209,6 +232,9 @@ impl Desk<'_> {
                 (bound, if unknown { sequences::Bind::Unknown } else { sequences::Bind::Nothing })
             }
         };
+        self.discard_ahead(&bind, false);
+        self.put_named(plan.map(|plan| &**plan));
+        let found = self.resolve(name, statement);
         self.bound = bound;
         if self.wanted {
             self.statement = statement.cloned();
@@ -270,6 +296,29 @@ impl Desk<'_> {
         };
         self.mark(Mark::Given(Given::Close), change, Placed::Nothing);
         Edit::Replace(whole(head))
+    }
+
+    /// A Parse may begin the batch that binds its statement.
+    #[inline]
+    fn parse_ahead(&mut self, plan: Option<&Plan>, unnamed: bool) {
+        if let Some(plan) = plan.filter(|plan| plan.heeds_batch) {
+            self.discard_ahead(&sequences::Bind::Plan(plan), unnamed);
+        }
+    }
+
+    /// See [`sequences::before_batch`]. A Query ends the unnamed statement: one that is kept nowhere else stays, unless it is
+    /// replaced just now.
+    #[inline]
+    fn discard_ahead(&mut self, bind: &sequences::Bind<'_>, replaces_unnamed: bool) {
+        if replaces_unnamed || !matches!(self.own.unnamed, Unnamed::There) {
+            sequences::before_batch(self.server, bind, self.patch);
+        }
+    }
+
+    /// Does a Close name a statement that the protocol has not prepared?
+    pub(super) fn is_of_sql(&self, head: &Head<'_>) -> bool {
+        let name = head.body.strip_prefix(b"S").and_then(cut);
+        name.is_some_and(|(name, _)| !name.is_empty() && self.own.get(name).is_none())
     }
 
     /// As [`resolve`](Self::resolve), and whether what the server says of the statement is to be looked at.

@@ -99,6 +99,7 @@ impl Core {
             reading,
             now: self.now.0 / 1_000_000,
             bound: Bound::Plain,
+            has_sql_names: c.pins.intersects(Pins::PREPARED) || c.doubts.contains(Aspects::PREPARED) || c.unsure,
             pins: &mut c.pins,
             wanted: false,
             statement: None,
@@ -133,7 +134,14 @@ impl Core {
                 edit
             }
             frontend::DESCRIBE => desk.describe(head),
-            frontend::CLOSE => desk.close(head),
+            frontend::CLOSE => {
+                let closes_sql = desk.pins.intersects(Pins::PREPARED) && desk.is_of_sql(head);
+                let edit = desk.close(head);
+                if closes_sql {
+                    c.doubts |= Aspects::PREPARED;
+                }
+                edit
+            }
             tag => desk.keep(tag),
         }
     }
@@ -216,7 +224,9 @@ impl Core {
         }
         let edit = match &read {
             Read::Plan(plan) if first == names::First::Put => {
-                names::put_first(plan, c.own.as_deref(), s, &mut self.patch);
+                let settings = c.planning();
+                let key = |statement: &Statement| statement.key.under(settings);
+                names::put_first(plan, c.own.as_deref(), s, key, &mut self.patch);
                 Edit::Replace(0)
             }
             _ => edit,
