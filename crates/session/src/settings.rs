@@ -174,6 +174,16 @@ impl Settings {
         differs(self, from) && differs(from, self) && patient(from) && patient(self) && roles(self) && roles(from)
     }
 
+    /// Does what [`replay`](Self::replay) says need a snapshot? It begins what a transaction may still choose before its first
+    /// one, such as its isolation level.
+    #[must_use]
+    pub fn replays_by_query(&self, from: &Self) -> bool {
+        self != from
+            && self
+                .iter()
+                .any(|(name, value)| (is_role(name) || from.get(name) != Some(value)) && needs_function(name, value))
+    }
+
     fn sorted(values: Vec<(Box<str>, Box<str>)>) -> Self {
         let planning = planning(&values);
         let find = |name: &str| values.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| &**v);
@@ -361,9 +371,13 @@ fn planning(values: &[(Box<str>, Box<str>)]) -> u64 {
     if any { hasher.finish() } else { 0 }
 }
 
+fn needs_function(name: &str, value: &str) -> bool {
+    !value.is_ascii() || pgusher_sql::is_identifier_list(name)
+}
+
 /// A statement that gives a setting this value, as `set_config` takes it. SET would spell a list anew.
 fn push_set(sql: &mut String, name: &str, value: &str) {
-    if !value.is_ascii() || pgusher_sql::is_identifier_list(name) {
+    if needs_function(name, value) {
         sql.push_str("SELECT pg_catalog.set_config(");
         push_literal(sql, name);
         sql.push(',');

@@ -32,6 +32,18 @@ fn replay_changes_only_what_differs() {
     let a = set(&[("a", "1"), ("b", "x"), ("app.c", "q")]);
     let b = set(&[("A", "1"), ("b", "it's\\"), ("d", "")]);
     assert_eq!(b.replay(&a), "RESET \"app\".\"c\";SET \"b\" TO E'it''s\\\\';SET \"d\" TO '';");
+    for (from, to, query) in [
+        (&[][..], &[("search_path", "a")][..], true),
+        (&[("search_path", "a")], &[("search_path", "a"), ("b", "1")], false),
+        (&[("search_path", "a")], &[], false),
+        (&[], &[("a", "\u{e9}")], true),
+        (&[("role", "\u{e9}")], &[("role", "\u{e9}"), ("b", "1")], true),
+        (&[("role", "\u{e9}")], &[("role", "\u{e9}")], false),
+    ] {
+        let (from, to) = (set(from), set(to));
+        assert_eq!(to.replays_by_query(&from), query, "{to:?}");
+        assert_eq!(to.replay(&from).contains("SELECT"), query, "{to:?}");
+    }
     assert_eq!(set(&[("a", "\u{e9}")]).replay(&set(&[])), "SELECT pg_catalog.set_config('a',E'\\U000000e9',false);");
     let role = set(&[("role", "r"), ("work_mem", "1MB")]);
     assert_eq!(

@@ -505,6 +505,9 @@ impl Core {
         if !s.ledger.is_quiet() || s.ledger.status() == TxStatus::Failed || !self.shares {
             return false;
         }
+        if super::replay::is_put_off(s, wanted) {
+            return false;
+        }
         let mut out = Vec::new();
         super::replay::replay_ahead(s, wanted, true, &mut out);
         self.send(super::io::ConnId::Server(slot), out);

@@ -94,9 +94,14 @@ impl Core {
                 // The server would answer with an error and skip to the next Sync, and nobody could tell whether, and when.
                 return self.bad_client(slot, "invalid message format");
             }
+            let mut waits = false;
             let server = match client.state {
-                State::Seated { server } => match self.disagrees(slot, server) {
+                State::Seated { server } => match self.disagrees(slot, server, &head) {
                     None => server,
+                    Some(Replay::Later) => {
+                        waits = true;
+                        server
+                    }
                     Some(Replay::Ahead) => {
                         composed.get_or_insert(self.composed.len());
                         self.composed.extend_from_slice(buf.get(run..head.start).unwrap_or_default());
@@ -163,13 +168,14 @@ impl Core {
                     }
                 }
             };
-            if self.shares && self.puts_channels(slot, server, &head) {
+            if !waits && self.shares && self.puts_channels(slot, server, &head) {
                 composed.get_or_insert(self.composed.len());
                 self.composed.extend_from_slice(buf.get(run..head.start).unwrap_or_default());
                 self.composed.append(&mut self.patch);
                 run = head.start;
             }
             let edit = match head.tag {
+                _ if waits => Edit::Wait,
                 frontend::EXECUTE | frontend::FUNCTION_CALL
                     if self.shares && self.must_hear_call(slot, server, &head) =>
                 {
