@@ -175,6 +175,11 @@ impl PoolEntry {
         self.generation.load(Ordering::Relaxed)
     }
 
+    /// A worker tells the time, about once a second.
+    pub fn tick(&self, now: Micros) {
+        self.known.tick(now);
+    }
+
     /// What a function of this name does to its session, if it is known.
     pub fn routine(&self, name: &str) -> Option<Arc<Routine>> {
         self.known.routine(name)

@@ -210,6 +210,7 @@ impl Core {
         self.tend_hubs();
         self.judge_again();
         for pool in shared.pools() {
+            pool.tick(self.now);
             if timeouts.query_wait_s > 0 {
                 for client in pool.seats.expire(self.me, wait) {
                     self.wait_expired(client.slot);

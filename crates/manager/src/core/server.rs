@@ -212,6 +212,7 @@ impl Server {
 impl Core {
     /// Opens one more physical connection. The pool has counted it already.
     pub(super) fn open_server(&mut self, pool: &Arc<PoolEntry>) -> u32 {
+        pool.tick(self.now);
         let serial = self.next_serial();
         let moves = self.shared.upstream.moves();
         let address = self.shared.upstream.address();
