@@ -156,3 +156,15 @@ fn idle_connections_are_taken_oldest_first() {
     assert_eq!(pool.take_idle(WorkerId(0), Micros(12)), vec![seat(0, 10), seat(0, 11)]);
     assert_eq!(pool.counts(), Counts { total: 3, opening: 0, idle: 1, waiting: 0 });
 }
+
+#[test]
+fn one_that_is_taken_out_still_counts() {
+    let pool = Pool::new(1, 2);
+    assert!(pool.ensure(1));
+    pool.opened(seat(0, 7), Micros(1));
+    assert!(pool.take(seat(0, 7)) && !pool.take(seat(0, 7)));
+    assert_eq!(pool.counts(), Counts { total: 1, opening: 0, idle: 0, waiting: 0 });
+    assert_eq!(pool.release(seat(0, 7), Micros(2)), Release::Idle);
+    assert_eq!(pool.acquire(seat(0, 1), Micros(3)), Acquire::Local(seat(0, 7)));
+    assert!(!pool.take(seat(0, 7)));
+}

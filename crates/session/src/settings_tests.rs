@@ -84,3 +84,31 @@ fn interned_sets_are_one_and_forgotten_ones_are_dropped() {
     assert!(interner.sets.lock().expect("lock").known.len() < 200);
     assert!(a.same(&interner.intern(set(&[("a", "1")]))));
 }
+
+#[test]
+fn limits_in_time() {
+    for (text, milliseconds) in [
+        ("0", 0),
+        ("1500", 1_500),
+        (" 2 s ", 2_000),
+        ("1.5s", 1_500),
+        ("10min", 600_000),
+        ("2h", 7_200_000),
+        ("1d", 86_400_000),
+        ("1600us", 2),
+        ("400us", 0),
+        ("0x10", 16),
+        ("010 s", 8_000),
+        ("0.5min", 30_000),
+        ("1e3", 1_000),
+        ("-1", 0),
+        ("nan", 0),
+        ("s", 0),
+        ("5 years", 0),
+        ("", 0),
+    ] {
+        assert_eq!(duration(text), Duration::from_millis(milliseconds), "{text}");
+    }
+    assert_eq!(set(&[("Idle_Session_Timeout", "1s")]).idle_limit(), Some(Duration::from_secs(1)));
+    assert_eq!(set(&[("a", "1s")]).idle_limit(), None);
+}

@@ -129,6 +129,8 @@ impl Core {
                 if s.litter.is_empty() { self.release_server(slot) } else { self.tidy(slot) }
             }
             Reset::Tidy => self.release_server(slot),
+            Reset::Limit => self.limit_told(slot),
+            Reset::Eased => self.limit_lifted(slot),
             Reset::Settings => {
                 s.nameless = false;
                 s.settings = self.shared.no_settings.clone();

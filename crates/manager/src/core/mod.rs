@@ -20,7 +20,7 @@
 //! `statements` carries prepared statements from server to server, `hub` listens for all clients of a database and
 //! `listening` gives them what it hears, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat`
 //! joins clients and servers and parts them, `replay` puts a session's settings on its server, `cleaning` makes servers
-//! clean, `cancel` passes cancel requests on, `replication` gives a client a walsender of its own.
+//! clean, `idling` closes clients that are idle for too long, `cancel` passes cancel requests on, `replication` gives a client a walsender of its own.
 
 mod audit;
 mod behind;
@@ -30,6 +30,7 @@ mod client;
 mod effects;
 mod flow;
 mod hub;
+mod idling;
 mod io;
 mod knowing;
 mod listening;
@@ -207,6 +208,8 @@ impl Core {
         self.expire_logins(login);
         self.expire_connects(connect);
         self.expire_cancels(connect);
+        self.expire_idle();
+        self.ease_at_rest();
         self.tend_hubs();
         self.judge_again();
         for pool in shared.pools() {

@@ -95,6 +95,7 @@ impl Core {
                 return self.bad_client(slot, "invalid message format");
             }
             let mut waits = false;
+            client.since = self.now;
             let server = match client.state {
                 State::Seated { server } => match self.disagrees(slot, server, &head) {
                     None => server,

@@ -22,6 +22,7 @@ use pgusher_wire::startup::{Version, write_startup};
 use pgusher_wire::{Report, frontend, sqlstate};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a physical connection does.
 #[derive(Debug)]
@@ -63,6 +64,10 @@ pub(super) enum Reset {
     Unlisten,
     /// All settings were sent back to where the session began.
     Settings,
+    /// It was asked how long a new session may be idle.
+    Limit,
+    /// That limit was lifted.
+    Eased,
 }
 
 /// One physical connection.
@@ -159,6 +164,8 @@ pub struct Server {
     pub(super) has_channels: bool,
     /// Clients that do not listen have used it: what they have notified may still be on its way.
     pub(super) unheard: bool,
+    /// How long a new session on it may be idle; zero: for ever, `None`: that is not known yet.
+    pub(super) idle_default: Option<Duration>,
     /// What it remembers of sequences.
     pub(super) sequences: Memory,
 }
@@ -267,6 +274,7 @@ impl Core {
             listens: false,
             has_channels: false,
             unheard: false,
+            idle_default: None,
             sequences: Memory::default(),
         });
         let conn = ConnId::Server(slot as u32);

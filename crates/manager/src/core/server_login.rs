@@ -261,6 +261,7 @@ impl Core {
         server.opened = self.now;
         let pool = server.pool.clone();
         let welcome = Arc::new(Welcome { parameters });
+        server.idle_default = super::idling::limit_at_first(&welcome);
         server.welcome = Some(welcome.clone());
         pool.welcomed(welcome);
         pool.refused.store(false, Ordering::Relaxed);
