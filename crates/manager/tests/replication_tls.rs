@@ -76,7 +76,8 @@ fn commands_and_who_is_refused() {
         assert!(!ok && said.contains("encrypted connections only"), "{said}");
     }
     // A server whose certificate is another's gets nobody's stream.
-    let to = conninfo(world().server.port(), &format!("sslmode=verify-full sslrootcert={}", file("other_ca").display()));
+    let to =
+        conninfo(world().server.port(), &format!("sslmode=verify-full sslrootcert={}", file("other_ca").display()));
     let manager = manager(&to, 1, 2, client_tls(ClientTlsMode::Require, "good"), "");
     let (ok, said) = psql(&mut command(&manager, "psql", &[]), "replication=true", "IDENTIFY_SYSTEM");
     assert!(!ok && said.contains("cannot speak TLS"), "{said}");
