@@ -19,7 +19,7 @@
 //! the server where that cannot be known, `knowing` asks it what definitions do behind statements, `behind` judges by that,
 //! `statements` carries prepared statements from server to server, `hub` listens for all clients of a database and
 //! `listening` gives them what it hears, `flow` lets bytes leave, `own` reads replies to the manager's own statements, `seat`
-//! joins clients and servers and parts them, `replay` puts a session's settings on its server, `cleaning` makes servers
+//! joins clients and servers and parts them, `replay` puts a session's settings on its server, `resets` does so after RESET in session mode, `cleaning` makes servers
 //! clean, `idling` closes clients that are idle for too long, `cancel` passes cancel requests on, `replication` gives a client a walsender of its own.
 
 mod audit;
@@ -39,6 +39,7 @@ mod own;
 mod relay;
 mod replay;
 mod replication;
+mod resets;
 mod seat;
 mod sequences;
 mod server;

@@ -175,6 +175,9 @@ impl Core {
                 self.composed.append(&mut self.patch);
                 run = head.start;
             }
+            if !self.shares {
+                self.watch_resets(slot, server, &head);
+            }
             let edit = match head.tag {
                 _ if waits => Edit::Wait,
                 frontend::EXECUTE | frontend::FUNCTION_CALL
@@ -449,6 +452,10 @@ impl Core {
             }
             backend::READY_FOR_QUERY if verdict == Verdict::Swallow => {
                 return self.own_done(client, slot).then_some(verdict);
+            }
+            backend::PARAMETER_STATUS if !self.shares => {
+                let told = self.is_told_in_session(client, head.body, verdict == Verdict::Swallow);
+                return Some(if told { Verdict::Pass } else { Verdict::Swallow });
             }
             _ if verdict == Verdict::Swallow => {}
             backend::COMMAND_COMPLETE | backend::EMPTY_QUERY | backend::PORTAL_SUSPENDED => {

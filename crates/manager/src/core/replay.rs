@@ -101,6 +101,9 @@ impl Core {
     /// there: what has to be sent in front is in `patch`, or it is sent already and the client has to wait.
     #[inline]
     pub(super) fn disagrees(&mut self, client: u32, server: u32, head: &Head<'_>) -> Option<Replay> {
+        if !self.shares {
+            return self.puts_back_ahead(client, server, head);
+        }
         let settings = self.clients.get(client as usize)?.settings.as_ref()?;
         let s = self.servers.get_mut(server as usize)?;
         if s.settings.same(settings) || s.ledger.status() == TxStatus::Failed {
@@ -210,7 +213,7 @@ pub(super) fn is_put_off(s: &Server, settings: &Interned) -> bool {
 
 /// Is this a message that chooses what a transaction has to choose before its first snapshot, or shows that, and does nothing else?
 /// In doubt, no.
-fn is_choice(head: &Head<'_>) -> bool {
+pub(super) fn is_choice(head: &Head<'_>) -> bool {
     let text = match head.tag {
         frontend::QUERY if head.is_complete() => head.body.split(|b| *b == 0).next(),
         frontend::PARSE if head.is_complete() => head.body.split(|b| *b == 0).nth(1),
