@@ -4,8 +4,8 @@
 //! The other side of it: the server must not close a physical connection that nobody uses. Between two clients one of them still
 //! has the limit of its last client, or the one that its role, its database or the server's configuration gives it. If that is
 //! short it is lifted as soon as the connection becomes free, otherwise when it has rested for a moment, so that connections in
-//! use pay nothing. The next client's own limit is put there like any other setting. To know what new sessions begin with, each
-//! connection is asked once, when it becomes free for the first time.
+//! use pay nothing. The next client's own limit is put there like any other setting. What new sessions begin with is
+//! asked of each connection when it is opened.
 
 use super::Core;
 use super::client::State;
@@ -33,34 +33,50 @@ pub(super) fn limit_at_first(welcome: &Welcome) -> Option<Duration> {
 }
 
 impl Server {
-    /// What has to be done so that the server does not end it while nobody uses it. `rests`: nobody has, for a moment.
-    fn ease(&self, rests: bool) -> Option<(Reset, &'static [u8])> {
-        let own = self.settings.idle_limit();
-        match (own, self.idle_default) {
-            (None, None) => Some((Reset::Limit, ASK)),
-            (Some(limit), _) | (None, Some(limit)) => {
-                let due = !limit.is_zero() && (rests || limit < SHORT);
-                due.then_some((Reset::Eased, LIFT))
-            }
-        }
+    /// Has it a limit that is to be lifted while nobody uses it? `rests`: nobody has, for a moment.
+    fn is_limited(&self, rests: bool) -> bool {
+        let limit = self.settings.idle_limit().or(self.idle_default).unwrap_or_default();
+        !limit.is_zero() && (rests || limit < SHORT)
     }
 }
 
 impl Core {
+    /// A server has logged in: is it asked for the limit that new sessions begin with, before anybody gets it?
+    pub(super) fn ask_limit(&mut self, slot: u32) -> bool {
+        let unknown = self.servers.get(slot as usize).is_some_and(|s| s.idle_default.is_none());
+        if unknown && self.shares {
+            self.reset(slot, Reset::Limit, ASK);
+        }
+        unknown && self.shares
+    }
+
+    /// It has said so.
+    pub(super) fn limit_told(&mut self, slot: u32) {
+        let Some(s) = self.servers.get_mut(slot as usize) else { return };
+        // In doubt, none: a limit in time of its role may have met the question.
+        s.error = None;
+        let row = s.row.take().unwrap_or_default();
+        let limit = match Message::parse(Frame { tag: DATA_ROW, body: &row }) {
+            Ok(Message::DataRow(row)) => {
+                row.columns().next().flatten().map(|text| duration(&String::from_utf8_lossy(text)))
+            }
+            _ => None,
+        };
+        let limit = limit.unwrap_or_default();
+        s.idle_default = Some(limit);
+        s.pool.begins_with_limit(limit);
+        self.server_opened(slot);
+    }
+
     /// A server becomes free: is its limit lifted first?
     #[inline]
     pub(super) fn ease_before_rest(&mut self, slot: u32) -> bool {
-        let Some(s) = self.servers.get(slot as usize).filter(|_| self.shares) else { return false };
-        if s.settings.idle_limit().is_none() && s.idle_default == Some(Duration::ZERO) {
-            return false;
+        let Some(s) = self.servers.get(slot as usize) else { return false };
+        let due = s.is_limited(false) && self.shares && s.pool.seats.counts().waiting == 0;
+        if due {
+            self.reset(slot, Reset::Eased, LIFT);
         }
-        match s.ease(false) {
-            Some((step, sql)) if s.pool.seats.counts().waiting == 0 => {
-                self.reset(slot, step, sql);
-                true
-            }
-            _ => false,
-        }
+        due
     }
 
     /// Servers that rest with a limit.
@@ -68,31 +84,14 @@ impl Core {
         if !self.shares {
             return;
         }
-        let rests = |s: &Server| matches!(s.state, ServerState::Idle) && s.ease(true).is_some();
+        let rests = |s: &Server| matches!(s.state, ServerState::Idle) && s.is_limited(true);
         let due: Vec<u32> = self.servers.iter().filter(|(_, s)| rests(s)).map(|(slot, _)| slot as u32).collect();
         for slot in due {
             let seat = self.server_seat(slot);
-            let Some(s) = self.servers.get(slot as usize) else { continue };
-            if let (Some((step, sql)), true) = (s.ease(true), s.pool.seats.take(seat)) {
-                self.reset(slot, step, sql);
+            if self.servers.get(slot as usize).is_some_and(|s| s.pool.seats.take(seat)) {
+                self.reset(slot, Reset::Eased, LIFT);
             }
         }
-    }
-
-    /// A server has said which limit new sessions begin with.
-    pub(super) fn limit_told(&mut self, slot: u32) {
-        let Some(s) = self.servers.get_mut(slot as usize) else { return };
-        let row = s.row.take().unwrap_or_default();
-        let shown = match Message::parse(Frame { tag: DATA_ROW, body: &row }) {
-            Ok(Message::DataRow(row)) => {
-                row.columns().next().flatten().map(|text| duration(&String::from_utf8_lossy(text)))
-            }
-            _ => None,
-        };
-        let limit = shown.unwrap_or_default();
-        s.idle_default = Some(limit);
-        s.pool.begins_with_limit(limit);
-        self.release_server(slot);
     }
 
     /// A server's limit is lifted.

@@ -186,7 +186,7 @@ impl Server {
     /// Has the pool not got it yet?
     pub(super) fn is_opening(&self) -> bool {
         match &self.state {
-            State::Connecting | State::Login(_) => true,
+            State::Connecting | State::Login(_) | State::Resetting { step: Reset::Limit } => true,
             State::Knowing(knowing) => knowing.purpose == Purpose::Opened,
             _ => false,
         }
