@@ -1,11 +1,12 @@
 //! What is known of one database: whether its catalogs have changed, and what its functions and definitions do to sessions.
 
 use crate::definitions::Definitions;
+use pgusher_pool::Micros;
 use pgusher_session::routine::Routine;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is known of a function is believed for so long: it may be replaced by somebody who does not connect through here.
 const BELIEVED: Duration = Duration::from_secs(30);
@@ -17,6 +18,8 @@ const MAX_ROUTINES: usize = 10_000;
 pub(crate) struct Database {
     /// Counts the changes of its catalogs that were seen.
     version: AtomicU32,
+    /// The time in microseconds, as the workers have told it last; exact to a second or two.
+    now: AtomicU64,
     routines: Mutex<HashMap<Box<str>, Known>>,
     /// What its definitions do behind plain statements.
     pub(crate) definitions: Definitions,
@@ -26,7 +29,7 @@ pub(crate) struct Database {
 struct Known {
     routine: Arc<Routine>,
     version: u32,
-    since: Instant,
+    since: Micros,
 }
 
 impl Database {
@@ -41,12 +44,21 @@ impl Database {
         self.version.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A worker tells the time, about once a second. Clocks of workers may differ a little: the latest counts.
+    pub(crate) fn tick(&self, now: Micros) {
+        self.now.fetch_max(now.0, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> Micros {
+        Micros(self.now.load(Ordering::Relaxed))
+    }
+
     /// What a function of this name does to its session, if it is known.
     pub(crate) fn routine(&self, name: &str) -> Option<Arc<Routine>> {
         let version = self.version();
         let mut routines = self.routines.lock().unwrap_or_else(PoisonError::into_inner);
         let known = routines.get(name)?;
-        if known.version != version || known.since.elapsed() > BELIEVED {
+        if known.version != version || self.now().since(known.since) > BELIEVED {
             routines.remove(name);
             return None;
         }
@@ -59,13 +71,27 @@ impl Database {
         if routines.len() >= MAX_ROUTINES {
             routines.clear();
         }
-        routines.insert(name.into(), Known { routine: Arc::new(routine), version, since: Instant::now() });
+        routines.insert(name.into(), Known { routine: Arc::new(routine), version, since: self.now() });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_known_is_believed_for_half_a_minute() {
+        let database = Database::default();
+        let start = Duration::from_secs(3_600);
+        database.tick(Micros(0).plus(start));
+        database.learn("f", Routine::default(), database.version());
+        database.tick(Micros(0).plus(start + BELIEVED));
+        // The clock of another worker is behind.
+        database.tick(Micros(0));
+        assert!(database.routine("f").is_some());
+        database.tick(Micros(1).plus(start + BELIEVED));
+        assert!(database.routine("f").is_none());
+    }
 
     #[test]
     fn what_is_known_ends_with_a_change_of_the_catalogs() {

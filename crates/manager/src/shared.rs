@@ -17,6 +17,7 @@ use pgusher_session::statements::Known as KnownStatements;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 pub use crate::upstream::{ServerAddress, Upstream};
 
@@ -56,6 +57,8 @@ pub struct PoolEntry {
     known: Arc<Database>,
     /// When one of its connections asks what the definitions do, in microseconds; 0: none has asked yet.
     next_question: AtomicU64,
+    /// How long a new session may be idle, in microseconds; 0: for ever.
+    limit: AtomicU64,
     /// Hash of what sessions of its role begin with there.
     defaults: Mutex<Option<u64>>,
     /// Counts the changes of that. Older physical connections are closed as they become free.
@@ -184,6 +187,21 @@ impl PoolEntry {
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
+    }
+
+    /// A new session may be idle for so long; zero: for ever.
+    pub fn begins_with_limit(&self, limit: Duration) {
+        self.limit.store(u64::try_from(limit.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// What was said last of how long a new session may be idle; zero: for ever, or that is not known.
+    pub fn limit_at_first(&self) -> Duration {
+        Duration::from_micros(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// A worker tells the time, about once a second.
+    pub fn tick(&self, now: Micros) {
+        self.known.tick(now);
     }
 
     /// What a function of this name does to its session, if it is known.
@@ -340,6 +358,7 @@ impl Shared {
                 .map(|pool| pool.known.clone())
                 .unwrap_or_default(),
             next_question: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
             defaults: Mutex::default(),
             generation: AtomicU32::new(0),
         });
@@ -379,6 +398,7 @@ impl Shared {
             wanted: AtomicU64::new(0),
             statements: Mutex::default(),
             next_question: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
             defaults: Mutex::default(),
             generation: AtomicU32::new(0),
             known,

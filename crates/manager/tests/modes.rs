@@ -151,3 +151,127 @@ fn pgbench_with_as_many_clients_as_connections() {
         assert!((1..=4).contains(&backends(db, "true")));
     });
 }
+
+/// A session that begins with settings of its own, and no other: what others have left is not there.
+fn begun(manager: &Manager, db: &str) -> Client {
+    let options = "-c work_mem=3MB -c search_path=pg_catalog,public -c app.name=größe -c role=session_reset";
+    let parameters = [("user", "postgres"), ("database", db), ("timezone", "Asia/Tokyo"), ("options", options)];
+    Client::login(manager, &parameters).unwrap()
+}
+
+const BEGUN: &str = "Asia/Tokyo 3MB pg_catalog,public größe session_reset";
+
+fn settings(client: &mut Client) -> String {
+    let names = ["timezone", "work_mem", "search_path", "app.name", "role"];
+    let values: Vec<String> = names.iter().map(|name| format!("current_setting('{name}', true)")).collect();
+    client.query(&format!("select concat_ws(' ', {})", values.join(","))).value().to_owned()
+}
+
+#[test]
+fn reset_goes_back_to_what_the_session_began_with() {
+    server().psql("postgres", "create role session_reset").unwrap();
+    let db = database("session_reset");
+    let manager = session_manager(1, 2);
+    let mut one = begun(&manager, db);
+    assert_eq!(settings(&mut one), BEGUN);
+    let changed =
+        "set timezone = 'CET'; set work_mem = '9MB'; set search_path = public; set app.name = 'x'; set role none";
+    let resets = [
+        "reset timezone; reset work_mem; reset search_path; reset app.name; reset role",
+        "reset all; reset role",
+        "/* all of it */ RESET ALL ; set role session_reset",
+        "begin; reset all; reset role; commit; select 1/0",
+        "set time zone local; set work_mem to default; set search_path to default; set app.name to default; reset role",
+        "set session authorization default; reset all",
+    ];
+    for sql in resets {
+        one.query(changed);
+        assert_eq!(settings(&mut one), "CET 9MB public x none", "{sql}");
+        one.query(sql);
+        assert_eq!(settings(&mut one), BEGUN, "{sql}");
+    }
+    one.query(changed);
+    assert_eq!(one.query("discard all").tags, "CZ");
+    assert_eq!(settings(&mut one), BEGUN);
+    // By the extended protocol, now and later, and not by what only looks like it.
+    one.query(changed);
+    one.send(&named("all", "reset all"));
+    assert_eq!(one.reply().tags, "1Z");
+    one.send(&[&batch("reset role")[..], &SYNC_BYTES].concat());
+    assert_eq!(one.reply().tags, "12nCZ");
+    assert_eq!(settings(&mut one), "CET 9MB public x session_reset");
+    one.send(&run("all"));
+    assert_eq!(one.reply().tags, "2CZ");
+    assert_eq!(settings(&mut one), BEGUN);
+    // A pipeline, whose end puts back what its beginning has reset.
+    one.query(changed);
+    one.send(&[query("reset all"), query("reset role"), query("begin"), query("rollback")].concat());
+    for _ in 0..4 {
+        assert!(one.reply().errors.is_empty());
+    }
+    assert_eq!(settings(&mut one), BEGUN);
+    // The next session has none of it.
+    drop(one);
+    let mut next = Client::new(&manager, db);
+    assert_eq!(next.query("show work_mem").value(), "4MB");
+}
+
+#[test]
+fn a_reset_that_is_undone_puts_nothing_back() {
+    let db = database("session_undone");
+    let manager = session_manager(2, 1);
+    let parameters = [("user", "postgres"), ("database", db), ("options", "-c work_mem=3MB -c search_path=a,b")];
+    let mut one = Client::login(&manager, &parameters).unwrap();
+    one.query("set work_mem = '9MB'");
+    let show = "show work_mem";
+    for sql in [
+        "reset work_mem; select 1/0",
+        "begin; reset work_mem; rollback",
+        "begin; savepoint s; reset work_mem; rollback to s; commit",
+        "reset work_mem; set work_mem = '9MB'",
+        "select 'reset all'",
+        "set local work_mem = '1MB'",
+    ] {
+        one.query(sql);
+        assert_eq!(one.query(show).value(), "9MB", "{sql}");
+    }
+    one.query("begin");
+    one.query("reset work_mem");
+    assert_eq!(one.query(show).value(), "3MB");
+    one.query("rollback");
+    assert_eq!(one.query(show).value(), "9MB");
+    one.send(&[batch("reset work_mem"), batch("rollback"), SYNC_BYTES.to_vec()].concat());
+    assert_eq!(one.reply().tags.matches('C').count(), 2);
+    assert_eq!(one.query(show).value(), "9MB");
+    one.query("begin");
+    one.query("reset search_path");
+    assert!(one.query("set transaction isolation level serializable").errors.is_empty());
+    assert_eq!(one.query("show search_path").value(), "a,b");
+    one.query("rollback");
+    assert_eq!(one.query("show search_path").value(), "a,b");
+}
+
+#[test]
+fn what_a_client_is_told_after_reset() {
+    let db = database("session_told");
+    let manager = session_manager(1, 1);
+    let parameters = [("user", "postgres"), ("database", db), ("timezone", "Asia/Tokyo")];
+    let mut one = Client::login(&manager, &parameters).unwrap();
+    let mut told = |sql: &str| {
+        one.start(sql);
+        let mut told = Vec::new();
+        loop {
+            match one.message().unwrap() {
+                (b'S', body) => told.push(String::from_utf8_lossy(&body).replace('\0', " ").trim().to_owned()),
+                (b'Z', _) => return told,
+                _ => {}
+            }
+        }
+    };
+    assert!(told("select 1").is_empty());
+    assert_eq!(told("set timezone = 'CET'"), ["TimeZone CET"]);
+    assert_eq!(told("reset timezone"), ["TimeZone Asia/Tokyo"]);
+    assert_eq!(told("set timezone = 'CET'; reset all"), ["TimeZone Asia/Tokyo"]);
+    assert_eq!(told("reset all; set timezone = 'CET'"), ["TimeZone CET"]);
+    assert_eq!(told("begin; reset timezone; rollback"), Vec::<String>::new());
+}

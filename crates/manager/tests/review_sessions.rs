@@ -400,7 +400,6 @@ fn a_limit_in_time_that_a_neighbour_has_left_ends_nobody() {
 }
 
 #[test]
-#[ignore = "what is put back at the end of RESET takes a snapshot"]
 fn a_reset_does_not_begin_what_a_transaction_may_still_choose() {
     let db = database("reset_first");
     let manager = manager(server(), 1, 1);

@@ -327,6 +327,18 @@ impl Pool {
         taken
     }
 
+    /// Takes an idle connection out, which counts until [`closed`](Self::closed). `false` if it is not idle here any more.
+    pub fn take(&self, server: Seat) -> bool {
+        let mut inner = self.lock();
+        let idle = &mut inner.home(server.worker).idle;
+        let Some(at) = idle.iter().rposition(|i| i.seat == server) else {
+            return false;
+        };
+        idle.remove(at);
+        inner.idle -= 1;
+        true
+    }
+
     /// Changes the limit. Connections above it are closed as they become free.
     pub fn set_limit(&self, limit: usize) {
         self.lock().limit = limit;

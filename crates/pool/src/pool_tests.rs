@@ -181,3 +181,15 @@ fn who_would_rather_follow_does_not_wait() {
     assert_eq!(pool.release(seat(0, 100), Micros(8)), Release::Idle);
     assert_eq!(pool.acquire_or_follow(seat(0, 6), Micros(9)), Some(Acquire::Local(seat(0, 100))));
 }
+
+#[test]
+fn one_that_is_taken_out_still_counts() {
+    let pool = Pool::new(1, 2);
+    assert!(pool.ensure(1));
+    pool.opened(seat(0, 7), Micros(1));
+    assert!(pool.take(seat(0, 7)) && !pool.take(seat(0, 7)));
+    assert_eq!(pool.counts(), Counts { total: 1, opening: 0, idle: 0, waiting: 0 });
+    assert_eq!(pool.release(seat(0, 7), Micros(2)), Release::Idle);
+    assert_eq!(pool.acquire(seat(0, 1), Micros(3)), Acquire::Local(seat(0, 7)));
+    assert!(!pool.take(seat(0, 7)));
+}

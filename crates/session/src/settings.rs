@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 /// Startup parameters that are no settings (src/backend/tcop/backend_startup.c, ProcessStartupPacket).
 const NOT_SETTINGS: [&[u8]; 4] = [b"user", b"database", b"options", b"replication"];
@@ -20,6 +21,8 @@ pub struct Settings {
     /// See [`Settings::reading`].
     standard_strings: Option<bool>,
     ascii_apart: Option<bool>,
+    /// See [`Settings::idle_limit`].
+    idle_limit: Option<Duration>,
 }
 
 /// Why a startup packet's settings are refused.
@@ -163,6 +166,13 @@ impl Settings {
         (self.standard_strings, self.ascii_apart)
     }
 
+    /// How long a session with these settings may be idle outside of a transaction; zero: for ever, `None`: they do not say it.
+    #[inline]
+    #[must_use]
+    pub fn idle_limit(&self) -> Option<Duration> {
+        self.idle_limit
+    }
+
     /// Can the server be made to agree with these, from `from`, together with what follows, without waiting for its answer? Only
     /// with values that it has accepted before and cannot refuse now: nothing of roles, of tablespaces, or of what an
     /// extension decides; and no limit in time that could end the statement that sets them.
@@ -174,12 +184,23 @@ impl Settings {
         differs(self, from) && differs(from, self) && patient(from) && patient(self) && roles(self) && roles(from)
     }
 
+    /// Does what [`replay`](Self::replay) says need a snapshot? It begins what a transaction may still choose before its first
+    /// one, such as its isolation level.
+    #[must_use]
+    pub fn replays_by_query(&self, from: &Self) -> bool {
+        self != from
+            && self
+                .iter()
+                .any(|(name, value)| (is_role(name) || from.get(name) != Some(value)) && needs_function(name, value))
+    }
+
     fn sorted(values: Vec<(Box<str>, Box<str>)>) -> Self {
         let planning = planning(&values);
         let find = |name: &str| values.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| &**v);
         let standard_strings = find("standard_conforming_strings").map(is_on);
         let ascii_apart = find("client_encoding").map(pgusher_sql::encoding_keeps_ascii_apart);
-        Self { values: values.into(), planning, standard_strings, ascii_apart }
+        let idle_limit = find(IDLE_LIMIT).map(duration);
+        Self { values: values.into(), planning, standard_strings, ascii_apart, idle_limit }
     }
 
     /// The statements that turn a connection with the settings `from` into one with the settings `self`; empty if they are
@@ -217,6 +238,37 @@ impl Settings {
         }
         sql
     }
+}
+
+/// The setting that limits how long a session may be idle.
+pub const IDLE_LIMIT: &str = "idle_session_timeout";
+
+/// A limit in time as the server reads it (src/backend/utils/misc/guc.c, parse_int), without a unit in milliseconds. What it would
+/// refuse is none.
+#[must_use]
+pub fn duration(value: &str) -> Duration {
+    let value = value.trim();
+    let at = value.find(|c: char| c.is_ascii_whitespace() || "umshd".contains(c)).unwrap_or(value.len());
+    let (number, unit) = value.split_at(at);
+    let milliseconds = match unit.trim() {
+        "us" => 0.001,
+        "" | "ms" => 1.0,
+        "s" => 1_000.0,
+        "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        "d" => 86_400_000.0,
+        _ => 0.0,
+    };
+    let digits = number.strip_prefix('0').unwrap_or_default();
+    let number = match digits.strip_prefix(['x', 'X']) {
+        Some(digits) => u32::from_str_radix(digits, 16).ok().map(f64::from),
+        None if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            u32::from_str_radix(digits, 8).ok().map(f64::from)
+        }
+        None => number.parse().ok(),
+    };
+    let rounded = (number.unwrap_or(0.0) * milliseconds).round_ties_even();
+    Duration::try_from_secs_f64(rounded / 1_000.0).unwrap_or_default()
 }
 
 /// Limits that could end a statement of ours.
@@ -361,9 +413,13 @@ fn planning(values: &[(Box<str>, Box<str>)]) -> u64 {
     if any { hasher.finish() } else { 0 }
 }
 
+fn needs_function(name: &str, value: &str) -> bool {
+    !value.is_ascii() || pgusher_sql::is_identifier_list(name)
+}
+
 /// A statement that gives a setting this value, as `set_config` takes it. SET would spell a list anew.
 fn push_set(sql: &mut String, name: &str, value: &str) {
-    if !value.is_ascii() || pgusher_sql::is_identifier_list(name) {
+    if needs_function(name, value) {
         sql.push_str("SELECT pg_catalog.set_config(");
         push_literal(sql, name);
         sql.push(',');

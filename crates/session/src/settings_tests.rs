@@ -32,6 +32,18 @@ fn replay_changes_only_what_differs() {
     let a = set(&[("a", "1"), ("b", "x"), ("app.c", "q")]);
     let b = set(&[("A", "1"), ("b", "it's\\"), ("d", "")]);
     assert_eq!(b.replay(&a), "RESET \"app\".\"c\";SET \"b\" TO E'it''s\\\\';SET \"d\" TO '';");
+    for (from, to, query) in [
+        (&[][..], &[("search_path", "a")][..], true),
+        (&[("search_path", "a")], &[("search_path", "a"), ("b", "1")], false),
+        (&[("search_path", "a")], &[], false),
+        (&[], &[("a", "\u{e9}")], true),
+        (&[("role", "\u{e9}")], &[("role", "\u{e9}"), ("b", "1")], true),
+        (&[("role", "\u{e9}")], &[("role", "\u{e9}")], false),
+    ] {
+        let (from, to) = (set(from), set(to));
+        assert_eq!(to.replays_by_query(&from), query, "{to:?}");
+        assert_eq!(to.replay(&from).contains("SELECT"), query, "{to:?}");
+    }
     assert_eq!(set(&[("a", "\u{e9}")]).replay(&set(&[])), "SELECT pg_catalog.set_config('a',E'\\U000000e9',false);");
     let role = set(&[("role", "r"), ("work_mem", "1MB")]);
     assert_eq!(
@@ -71,4 +83,32 @@ fn interned_sets_are_one_and_forgotten_ones_are_dropped() {
     }
     assert!(interner.sets.lock().expect("lock").known.len() < 200);
     assert!(a.same(&interner.intern(set(&[("a", "1")]))));
+}
+
+#[test]
+fn limits_in_time() {
+    for (text, milliseconds) in [
+        ("0", 0),
+        ("1500", 1_500),
+        (" 2 s ", 2_000),
+        ("1.5s", 1_500),
+        ("10min", 600_000),
+        ("2h", 7_200_000),
+        ("1d", 86_400_000),
+        ("1600us", 2),
+        ("400us", 0),
+        ("0x10", 16),
+        ("010 s", 8_000),
+        ("0.5min", 30_000),
+        ("1e3", 1_000),
+        ("-1", 0),
+        ("nan", 0),
+        ("s", 0),
+        ("5 years", 0),
+        ("", 0),
+    ] {
+        assert_eq!(duration(text), Duration::from_millis(milliseconds), "{text}");
+    }
+    assert_eq!(set(&[("Idle_Session_Timeout", "1s")]).idle_limit(), Some(Duration::from_secs(1)));
+    assert_eq!(set(&[("a", "1s")]).idle_limit(), None);
 }

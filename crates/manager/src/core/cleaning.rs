@@ -107,6 +107,9 @@ impl Core {
         let Some(s) = self.servers.get_mut(slot as usize) else {
             return;
         };
+        if step == Reset::Limit {
+            return self.limit_told(slot);
+        }
         if s.error.take().is_some() || !s.ledger.is_clean() {
             return self.close_server(slot);
         }
@@ -135,6 +138,8 @@ impl Core {
                 if s.litter.is_empty() { self.release_server(slot) } else { self.tidy(slot) }
             }
             Reset::Tidy => self.release_server(slot),
+            Reset::Limit => {}
+            Reset::Eased => self.limit_lifted(slot),
             Reset::Settings => {
                 s.nameless = false;
                 s.settings = self.shared.no_settings.clone();

@@ -75,6 +75,7 @@ pub(super) enum Discard {
 #[derive(Debug)]
 pub struct Client {
     pub(super) serial: u32,
+    /// When it has connected; once it has logged in, when it was heard or answered last without a server.
     pub(super) since: Micros,
     pub(super) state: State,
     pub(super) scanner: Scanner,
@@ -472,6 +473,7 @@ impl Core {
         let key = client.key.get(..usize::from(client.key_len)).unwrap_or_default();
         backend::write_backend_key_data(&mut out, pid, key);
         backend::write_ready_for_query(&mut out, TxStatus::Idle);
+        client.since = self.now;
         client.state = match client.state {
             State::Replicating { server, .. } => State::Replicating { server, ready: true },
             _ => State::Idle,

@@ -8,6 +8,7 @@ use super::Core;
 use super::behind;
 use super::client::Client;
 use super::listening::{self, Ears};
+use super::resets::{self, Resets};
 use super::sequences;
 use super::server::Server;
 use super::statements::{Edit, forget_all, names};
@@ -54,6 +55,8 @@ pub(super) struct More {
     pub(super) told: HashMap<Box<[u8]>, Box<[u8]>>,
     /// What it listens to, without a server of its own.
     pub(super) ears: Option<Box<Ears>>,
+    /// What it has reset, in session mode.
+    pub(super) resets: Option<Box<Resets>>,
 }
 
 impl More {
@@ -188,7 +191,7 @@ pub(super) fn note_end(server: &mut Server) {
     fly(server, Arc::new(Plan { changes_meaning: true, ..Plan::default() }));
 }
 
-fn fly(server: &mut Server, plan: Arc<Plan>) {
+pub(super) fn fly(server: &mut Server, plan: Arc<Plan>) {
     server.flights.push_back(Flight { unit: server.ledger.unit(), first: server.sent_steps, plan });
 }
 
@@ -383,7 +386,7 @@ impl Core {
         let step = s.done_steps;
         s.done_steps += 1;
         let flying = !s.flights.is_empty();
-        if flying || self.clients.get(client as usize).is_some_and(|c| c.track().is_some()) {
+        if flying || self.clients.get(client as usize).is_some_and(|c| c.track().is_some() || c.owes_resets()) {
             self.count(client, slot, step, tag, body);
         }
         if tag == backend::COMMAND_COMPLETE {
@@ -408,6 +411,7 @@ impl Core {
             let actions = plan.as_ref().and_then(|(plan, at)| plan.steps.get(*at)).map_or(&[][..], |step| step);
             let partly = actions.iter().any(|action| matches!(action, Action::RollbackTo(_)));
             if body.starts_with(b"COMMIT\0") || body.starts_with(b"PREPARE TRANSACTION\0") {
+                resets::end(c, true);
                 if let Some(more) = c.more.as_mut() {
                     live::commit(&mut more.track);
                     if let Some(ears) = more.ears.as_mut() {
@@ -415,6 +419,7 @@ impl Core {
                     }
                 }
             } else if body.starts_with(b"ROLLBACK\0") && !partly {
+                resets::end(c, false);
                 undo(c, s);
             }
             for action in actions {
@@ -509,11 +514,17 @@ impl Core {
     /// A unit has ended in which the session went back to settings that it began with: is its ReadyForQuery to be kept until the
     /// server has them again?
     pub(super) fn restores(&mut self, client: u32, slot: u32) -> bool {
+        if !self.shares {
+            return self.puts_back(client, slot);
+        }
         let (Some(c), Some(s)) = (self.clients.get(client as usize), self.servers.get_mut(slot as usize)) else {
             return false;
         };
         let Some(wanted) = c.settings.as_ref().filter(|wanted| !wanted.same(&s.settings)) else { return false };
-        if !s.ledger.is_quiet() || s.ledger.status() == TxStatus::Failed || !self.shares {
+        if !s.ledger.is_quiet() || s.ledger.status() == TxStatus::Failed {
+            return false;
+        }
+        if super::replay::is_put_off(s, wanted) {
             return false;
         }
         let mut out = Vec::new();
@@ -528,6 +539,7 @@ impl Core {
         let Some(c) = self.clients.get_mut(client as usize) else {
             return;
         };
+        resets::end(c, false);
         if let Some(more) = c.more.as_mut() {
             if let Some(track) = more.track.as_mut() {
                 track.fail();
@@ -578,6 +590,9 @@ fn deallocated(client: &mut Client, server: &mut Server, name: &[u8]) {
 }
 
 fn act(client: &mut Client, server: &mut Server, action: &Action, interner: &pgusher_session::settings::Interner) {
+    if client.pins.intersects(Pins::SESSION) {
+        return resets::act(client, action);
+    }
     listening::act(client, action);
     if let Action::Deallocate(name) = action {
         return deallocated(client, server, name.as_bytes());

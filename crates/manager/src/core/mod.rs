@@ -18,10 +18,10 @@
 //! in to them, `relay` is the hot path between the two, `effects` follows what statements do to their sessions, `audit` asks
 //! the server where that cannot be known, `knowing` asks it what definitions do behind statements, `behind` judges by that,
 //! `statements` carries prepared statements from server to server, `hub` listens for all clients of a database and
-//! `listening` gives them what it hears, `flow` lets bytes leave, `follow` sends a
-//! client's query behind another client's, `own` reads replies to the manager's own statements, `seat`
-//! joins clients and servers and parts them, `replay` puts a session's settings on its server, `cleaning` makes servers
-//! clean, `cancel` passes cancel requests on, `replication` gives a client a walsender of its own.
+//! `listening` gives them what it hears, `flow` lets bytes leave, `follow` sends a client's query behind another client's, `own`
+//! reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `replay` puts a session's
+//! settings on its server, `resets` does so after RESET in session mode, `cleaning` makes servers clean, `idling` closes clients
+//! that are idle for too long, `cancel` passes cancel requests on, `replication` gives a client a walsender of its own.
 
 mod audit;
 mod behind;
@@ -32,6 +32,7 @@ mod effects;
 mod flow;
 mod follow;
 mod hub;
+mod idling;
 mod io;
 mod knowing;
 mod listening;
@@ -40,6 +41,7 @@ mod own;
 mod relay;
 mod replay;
 mod replication;
+mod resets;
 mod seat;
 mod sequences;
 mod server;
@@ -222,9 +224,12 @@ impl Core {
         self.expire_logins(login);
         self.expire_connects(connect);
         self.expire_cancels(connect);
+        self.expire_idle();
+        self.ease_at_rest();
         self.tend_hubs();
         self.judge_again();
         for pool in shared.pools() {
+            pool.tick(self.now);
             if timeouts.query_wait_s > 0 {
                 for client in pool.seats.expire(self.me, wait) {
                     self.wait_expired(client.slot);

@@ -103,9 +103,15 @@ impl Core {
                 // The server would answer with an error and skip to the next Sync, and nobody could tell whether, and when.
                 return self.bad_client(slot, "invalid message format");
             }
+            let mut waits = false;
+            client.since = self.now;
             let server = match client.state {
-                State::Seated { server } => match self.disagrees(slot, server) {
+                State::Seated { server } => match self.disagrees(slot, server, &head) {
                     None => server,
+                    Some(Replay::Later) => {
+                        waits = true;
+                        server
+                    }
                     Some(Replay::Ahead) => {
                         composed.get_or_insert(self.composed.len());
                         self.composed.extend_from_slice(buf.get(run..head.start).unwrap_or_default());
@@ -180,13 +186,17 @@ impl Core {
                     }
                 }
             };
-            if self.shares && self.puts_channels(slot, server, &head) {
+            if !waits && self.shares && self.puts_channels(slot, server, &head) {
                 composed.get_or_insert(self.composed.len());
                 self.composed.extend_from_slice(buf.get(run..head.start).unwrap_or_default());
                 self.composed.append(&mut self.patch);
                 run = head.start;
             }
+            if !self.shares {
+                self.watch_resets(slot, server, &head);
+            }
             let edit = match head.tag {
+                _ if waits => Edit::Wait,
                 frontend::EXECUTE | frontend::FUNCTION_CALL
                     if self.shares && self.must_hear_call(slot, server, &head) =>
                 {
@@ -471,6 +481,10 @@ impl Core {
             }
             backend::READY_FOR_QUERY if verdict == Verdict::Swallow => {
                 return self.own_done(client, slot).then_some(verdict);
+            }
+            backend::PARAMETER_STATUS if !self.shares => {
+                let told = self.is_told_in_session(client, head.body, verdict == Verdict::Swallow);
+                return Some(if told { Verdict::Pass } else { Verdict::Swallow });
             }
             _ if verdict == Verdict::Swallow => {}
             backend::COMMAND_COMPLETE | backend::EMPTY_QUERY | backend::PORTAL_SUSPENDED => {

@@ -8,7 +8,9 @@ use super::io::ConnId;
 use super::server::{Server, State as ServerState};
 use crate::shared::Welcome;
 use pgusher_session::settings::Interned;
+use pgusher_sql::{Scanner as Tokens, TokenKind};
 use pgusher_wire::backend::Message;
+use pgusher_wire::scan::Head;
 use pgusher_wire::{Report, TxStatus, backend, frontend, sqlstate};
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ pub(super) enum Replay {
     Ahead,
     /// Before the client's message is sent.
     First,
+    /// As soon as what the server owes has come. The client's message waits.
+    Later,
 }
 
 impl Core {
@@ -96,10 +100,24 @@ impl Core {
     /// The client is about to send something. Does its server lack a setting that the session began with? Then it is put
     /// there: what has to be sent in front is in `patch`, or it is sent already and the client has to wait.
     #[inline]
-    pub(super) fn disagrees(&mut self, client: u32, server: u32) -> Option<Replay> {
+    pub(super) fn disagrees(&mut self, client: u32, server: u32, head: &Head<'_>) -> Option<Replay> {
+        if !self.shares {
+            return self.puts_back_ahead(client, server, head);
+        }
         let settings = self.clients.get(client as usize)?.settings.as_ref()?;
         let s = self.servers.get_mut(server as usize)?;
-        if s.settings.same(settings) || !s.ledger.is_quiet() || s.ledger.status() == TxStatus::Failed {
+        if s.settings.same(settings) || s.ledger.status() == TxStatus::Failed {
+            return None;
+        }
+        if is_put_off(s, settings) {
+            if is_choice(head) {
+                return None;
+            }
+            if s.ledger.owes_ready() && !s.ledger.reads_copy() && can_wait(head.tag) {
+                return Some(Replay::Later);
+            }
+        }
+        if !s.ledger.is_quiet() {
             return None;
         }
         if settings.replays_surely(&s.settings) {
@@ -188,6 +206,43 @@ impl Core {
     }
 }
 
+/// What would begin the open transaction's first snapshot is not sent before the client's own message does so.
+pub(super) fn is_put_off(s: &Server, settings: &Interned) -> bool {
+    s.ledger.status() == TxStatus::Transaction && settings.replays_by_query(&s.settings)
+}
+
+/// Is this a message that chooses what a transaction has to choose before its first snapshot, or shows that, and does nothing else?
+/// In doubt, no.
+pub(super) fn is_choice(head: &Head<'_>) -> bool {
+    let text = match head.tag {
+        frontend::QUERY if head.is_complete() => head.body.split(|b| *b == 0).next(),
+        frontend::PARSE if head.is_complete() => head.body.split(|b| *b == 0).nth(1),
+        _ => None,
+    };
+    let Some(text) = text else { return false };
+    let mut tokens = Tokens::new(text, true);
+    let mut next = || tokens.next().and_then(|token| text.get(token.start..token.end)).unwrap_or_default();
+    let (verb, what) = (next(), next());
+    let sets = verb.eq_ignore_ascii_case(b"set") && what.eq_ignore_ascii_case(b"transaction");
+    let shown = what.split_at_checked(b"transaction_".len()).map(|(begin, _)| begin);
+    let shows = verb.eq_ignore_ascii_case(b"show") && shown.is_some_and(|w| w.eq_ignore_ascii_case(b"transaction_"));
+    // Nothing stands behind its end.
+    (sets || shows) && tokens.skip_while(|token| token.kind != TokenKind::Mark(b';')).nth(1).is_none()
+}
+
+/// May a message of this kind wait for the replies to those before it?
+fn can_wait(tag: u8) -> bool {
+    matches!(
+        tag,
+        frontend::QUERY
+            | frontend::PARSE
+            | frontend::BIND
+            | frontend::DESCRIBE
+            | frontend::EXECUTE
+            | frontend::FUNCTION_CALL
+    )
+}
+
 /// Writes what makes a server agree, to be sent in front of a client's message, or at the `ends` of its unit: see
 /// [`Ledger::own`](pgusher_session::Ledger::own).
 pub(super) fn replay_ahead(s: &mut Server, settings: &Interned, ends: bool, out: &mut Vec<u8>) {
@@ -217,5 +272,37 @@ pub(super) fn replay_first(s: &mut Server, client: u32, settings: &Interned, out
 fn leave_names(s: &mut Server, settings: &Interned) {
     for (name, _) in settings.iter() {
         s.leaves(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_transaction_may_choose() {
+        let is_choice = |tag, text: &str| {
+            let body = [text.as_bytes(), b"\0"].concat();
+            super::is_choice(&Head { tag, start: 0, body_len: body.len(), body: &body })
+        };
+        for text in
+            ["set transaction read only", "SHOW transaction_isolation", "/* a */ SET\nTransaction deferrable ; -- b"]
+        {
+            assert!(is_choice(frontend::QUERY, text), "{text}");
+            assert!(is_choice(frontend::PARSE, &format!("name\0{text}\0\0")), "{text}");
+            assert!(!is_choice(frontend::BIND, text), "{text}");
+            assert!(!is_choice(frontend::QUERY, &format!("{text};\nselect 1")), "{text}");
+        }
+        for text in [
+            "",
+            ";",
+            "set",
+            "set transaction_isolation = 'serializable'",
+            "show search_path",
+            "select 1",
+            "set local a = 1",
+        ] {
+            assert!(!is_choice(frontend::QUERY, text), "{text}");
+        }
     }
 }

@@ -219,6 +219,7 @@ impl Core {
             return;
         };
         c.state = State::Idle;
+        c.since = self.now;
         if let Some(more) = c.more.as_mut() {
             more.portals.clear();
             more.rebound = false;
@@ -322,7 +323,7 @@ impl Core {
         if s.nameless {
             return self.reset(slot, Reset::Settings, cleaning::AS_IT_BEGAN);
         }
-        if self.know_when_old(slot) {
+        if self.know_when_old(slot) || self.ease_before_rest(slot) {
             return;
         }
         let Some(s) = self.servers.get_mut(slot as usize) else {

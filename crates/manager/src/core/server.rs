@@ -24,6 +24,7 @@ use pgusher_wire::startup::{Version, write_startup};
 use pgusher_wire::{Report, frontend, sqlstate};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a physical connection does.
 #[derive(Debug)]
@@ -72,6 +73,10 @@ pub(super) enum Reset {
     Unlisten,
     /// All settings were sent back to where the session began.
     Settings,
+    /// It was asked how long a new session may be idle.
+    Limit,
+    /// That limit was lifted.
+    Eased,
 }
 
 /// One physical connection.
@@ -170,6 +175,8 @@ pub struct Server {
     pub(super) has_channels: bool,
     /// Clients that do not listen have used it: what they have notified may still be on its way.
     pub(super) unheard: bool,
+    /// How long a new session on it may be idle; zero: for ever, `None`: that is not known yet.
+    pub(super) idle_default: Option<Duration>,
     /// What it remembers of sequences.
     pub(super) sequences: Memory,
     /// What its client's batch is, if others may be sent behind it.
@@ -198,7 +205,7 @@ impl Server {
     /// Has the pool not got it yet?
     pub(super) fn is_opening(&self) -> bool {
         match &self.state {
-            State::Connecting | State::Login(_) => true,
+            State::Connecting | State::Login(_) | State::Resetting { step: Reset::Limit } => true,
             State::Knowing(knowing) => knowing.purpose == Purpose::Opened,
             _ => false,
         }
@@ -231,6 +238,7 @@ impl Server {
 impl Core {
     /// Opens one more physical connection. The pool has counted it already.
     pub(super) fn open_server(&mut self, pool: &Arc<PoolEntry>) -> u32 {
+        pool.tick(self.now);
         let serial = self.next_serial();
         let moves = self.shared.upstream.moves();
         let address = self.shared.upstream.address();
@@ -286,6 +294,7 @@ impl Core {
             listens: false,
             has_channels: false,
             unheard: false,
+            idle_default: None,
             sequences: Memory::default(),
             lead: None,
             handed: self.now,

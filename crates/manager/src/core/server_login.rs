@@ -241,7 +241,6 @@ impl Core {
     }
 
     fn server_ready(&mut self, slot: u32) {
-        let seat = self.server_seat(slot);
         let Some(server) = self.servers.get_mut(slot as usize) else {
             return;
         };
@@ -261,6 +260,7 @@ impl Core {
         server.opened = self.now;
         let pool = server.pool.clone();
         let welcome = Arc::new(Welcome { parameters });
+        server.idle_default = super::idling::limit_at_first(&welcome);
         server.welcome = Some(welcome.clone());
         pool.welcomed(welcome);
         pool.refused.store(false, Ordering::Relaxed);
@@ -271,10 +271,22 @@ impl Core {
             return self.walsender_ready(slot);
         }
         server.state = State::Idle;
+        if !self.ask_limit(slot) {
+            self.server_opened(slot);
+        }
+    }
+
+    /// A server can be used, unless there is something to be asked first.
+    pub(super) fn server_opened(&mut self, slot: u32) {
+        let seat = self.server_seat(slot);
         if self.know_when_opened(slot) {
             return;
         }
-        let release = pool.seats.opened(seat, self.now);
+        let Some(server) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        server.state = State::Idle;
+        let release = server.pool.seats.opened(seat, self.now);
         self.released(slot, release);
     }
 

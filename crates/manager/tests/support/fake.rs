@@ -131,6 +131,8 @@ impl State {
                                 columns(&mut out, ["d", "0", "UTF8", "", ""]);
                                 columns(&mut out, ["v", "1", "", "", ""]);
                             }
+                            // It has no limits.
+                            b"SHOW idle_session_timeout\0" => row(&mut out, "0"),
                             _ => row(&mut out, &line.to_string()),
                         }
                         backend::write_command_complete(&mut out, b"SELECT 1");

@@ -1,6 +1,6 @@
 //! What the tests of TLS need: certificates, a server that has one, a client that speaks TLS by itself, and a server that takes
 //! nothing but direct TLS.
-#![allow(unreachable_pub, reason = "as its neighbour")]
+#![allow(dead_code, unreachable_pub, reason = "as its neighbour")]
 
 use super::support::{PATIENCE, overrides};
 use pgusher_embedded::{Auth, Server};
