@@ -1,0 +1,173 @@
+//! What may go wrong around queries that follow others on one physical connection (`multiplex = "reads"`): a leader must not be
+//! touched by what was sent behind it.
+
+mod support;
+
+use pgusher_manager::Manager;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+use support::batch::begin;
+use support::*;
+
+const OF_T: &str = "select v from t where id = $1::int";
+const OF_U: &str = "select v from u where id = $1::int";
+
+fn multiplexing(workers: usize, pool: usize) -> Manager {
+    manager_with(server(), "multiplex = \"reads\"", &overrides(workers, pool))
+}
+
+fn tables(name: &str) -> &str {
+    let db = database(name);
+    let sql = "create table t as select i as id, 'v' || i as v from generate_series(1, 1000) i; create index on t (id); \
+               create table u as select * from t; create index on u (id); analyze";
+    server().psql(db, sql).unwrap();
+    db
+}
+
+fn ask(client: &mut Client, sql: &str, id: u64) {
+    client.send(&begin().parse("", sql).bind_with("", &[&id.to_string()]).execute().sync().0);
+}
+
+/// Runs the statements until they count as quick, one client after the other and then beside each other.
+fn warm(manager: &Manager, db: &str) {
+    let end = Instant::now() + Duration::from_secs(20);
+    let before = manager.followed();
+    while manager.followed() < before + 20 {
+        assert!(Instant::now() < end, "no query has followed another");
+        std::thread::scope(|scope| {
+            for id in 1..8 {
+                scope.spawn(move || {
+                    let mut client = Client::new(manager, db);
+                    for _ in 0..20 {
+                        for sql in [OF_T, OF_U] {
+                            ask(&mut client, sql, id);
+                            assert_eq!(client.reply().value(), format!("v{id}"));
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Holds a table locked, past the manager, until the sender is dropped. It is locked when this returns.
+fn locked<'scope>(scope: &'scope std::thread::Scope<'scope, '_>, db: &'scope str, table: &'scope str) -> Sender<()> {
+    let (done, until) = channel::<()>();
+    let (there, ready) = channel();
+    scope.spawn(move || {
+        let manager = manager(server(), 1, 1);
+        let mut client = Client::new(&manager, db);
+        assert_eq!(client.query(&format!("begin; lock table {table} in access exclusive mode")).state(), "");
+        there.send(()).unwrap();
+        let _ = until.recv();
+        assert_eq!(client.query("commit").status, b'I');
+    });
+    ready.recv().unwrap();
+    done
+}
+
+/// A leader whose query takes long has lost its follower, whose query goes on waiting on the leader's physical connection. Then the
+/// leader is answered.
+fn with_a_stray(db: &str, then: impl Fn(&Manager, &mut Client)) {
+    let manager = &multiplexing(1, 3);
+    for round in 0.. {
+        assert!(round < 10, "no query has followed another");
+        warm(manager, db);
+        let mut held: Vec<Client> = (0..2).map(|_| Client::new(manager, db)).collect();
+        for client in &mut held {
+            assert_eq!(client.query("begin").status, b'T');
+        }
+        let (mut leader, mut follower) = (Client::new(manager, db), Client::new(manager, db));
+        let followed = std::thread::scope(|scope| {
+            let (t, u) = (locked(scope, db, "t"), locked(scope, db, "u"));
+            let before = manager.followed();
+            ask(&mut leader, OF_T, 1);
+            ask(&mut follower, OF_U, 2);
+            std::thread::sleep(Duration::from_millis(150));
+            drop(t);
+            assert_eq!(leader.reply().value(), "v1");
+            // One of them is for the follower, who waits for the lock there.
+            for client in &mut held {
+                assert_eq!(client.query("commit").status, b'I');
+            }
+            let followed = manager.followed() > before;
+            if followed {
+                then(manager, &mut leader);
+            }
+            drop(u);
+            assert_eq!(follower.reply().value(), "v2");
+            followed
+        });
+        if followed {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_leader_does_not_wait_for_what_was_sent_behind_it() {
+    let db = tables("review_follow_wait");
+    with_a_stray(db, |_, leader| {
+        for id in 3..6 {
+            ask(leader, OF_T, id);
+            // The lock is held until this is over: it would never come.
+            assert!(!leader.is_silent(Duration::from_secs(5)), "the leader waits for a lock that it did not ask for");
+            assert_eq!(leader.reply().value(), format!("v{id}"));
+        }
+    });
+}
+
+#[test]
+fn a_late_cancel_request_of_a_leader_does_not_hit_its_next_statement() {
+    let db = tables("review_follow_cancel");
+    with_a_stray(db, |manager, leader| {
+        // Its statement is over.
+        cancel(manager, &leader.key.clone());
+        leader.start("select 'next' from pg_sleep(0.3)");
+        assert!(!leader.is_silent(Duration::from_secs(5)), "the leader waits for a lock that it did not ask for");
+        assert_eq!(leader.reply().value(), "next");
+    });
+}
+
+#[test]
+fn what_was_sent_behind_a_leader_does_not_keep_its_connection_for_ever() {
+    let db = tables("review_follow_kept");
+    with_a_stray(db, |_, _| {
+        // One waits for the lock as a client of its own.
+        let waiting = "wait_event_type = 'Lock' and application_name = ''";
+        eventually(Duration::from_secs(10), "the stray to end", || backends("review_follow_kept", waiting) <= 1);
+    });
+}
+
+#[test]
+fn a_statement_that_held_its_followers_up_is_not_quick() {
+    let db = tables("review_follow_pace");
+    let manager = &multiplexing(1, 1);
+    for round in 0.. {
+        assert!(round < 10, "no query has followed another");
+        warm(manager, db);
+        let (mut leader, mut follower) = (Client::new(manager, db), Client::new(manager, db));
+        let before = manager.followed();
+        std::thread::scope(|scope| {
+            let t = locked(scope, db, "t");
+            ask(&mut leader, OF_T, 1);
+            ask(&mut follower, OF_U, 2);
+            std::thread::sleep(Duration::from_millis(150));
+            drop(t);
+            assert_eq!(leader.reply().value(), "v1");
+            assert_eq!(follower.reply().value(), "v2");
+        });
+        if manager.followed() == before {
+            continue;
+        }
+        let before = manager.followed();
+        for id in 1..7 {
+            ask(&mut leader, OF_T, id);
+            ask(&mut follower, OF_U, id);
+            assert_eq!(leader.reply().value(), format!("v{id}"));
+            assert_eq!(follower.reply().value(), format!("v{id}"));
+        }
+        assert_eq!(manager.followed(), before, "it follows one that takes long");
+        return;
+    }
+}
