@@ -92,7 +92,6 @@ impl Core {
 
     /// Sends the server a cancel request for what it does now.
     pub(super) fn cancel_server(&mut self, slot: u32) {
-        let seat = self.server_seat(slot);
         let Some(s) = self.servers.get_mut(slot as usize) else {
             return;
         };
@@ -107,11 +106,20 @@ impl Core {
             server::State::Replicating { .. } => true,
             _ => false,
         };
+        if busy {
+            self.request_cancel(slot);
+        }
+    }
+
+    /// Sends a cancel request for whatever a server does.
+    pub(super) fn request_cancel(&mut self, slot: u32) {
+        let seat = self.server_seat(slot);
         let limit = self.shared.config.max_cancels;
-        if !busy || self.shared.cancels.fetch_add(1, Ordering::Relaxed) >= limit {
-            if busy {
-                self.shared.cancels.fetch_sub(1, Ordering::Relaxed);
-            }
+        let Some(s) = self.servers.get_mut(slot as usize) else {
+            return;
+        };
+        if self.shared.cancels.fetch_add(1, Ordering::Relaxed) >= limit {
+            self.shared.cancels.fetch_sub(1, Ordering::Relaxed);
             return;
         }
         s.cancels += 1;

@@ -110,7 +110,8 @@ impl Core {
         if step == Reset::Limit {
             return self.limit_told(slot);
         }
-        if s.error.take().is_some() || !s.ledger.is_clean() {
+        let failed = s.error.take().is_some() && step != Reset::Strays;
+        if failed || !s.ledger.is_clean() {
             return self.close_server(slot);
         }
         s.done_steps = 0;
@@ -140,6 +141,14 @@ impl Core {
             Reset::Tidy => self.release_server(slot),
             Reset::Limit => {}
             Reset::Eased => self.limit_lifted(slot),
+            Reset::Strays => {
+                s.row = None;
+                if s.cancels > 0 {
+                    s.state = ServerState::BeingCancelled;
+                } else {
+                    self.release_server(slot);
+                }
+            }
             Reset::Settings => {
                 s.nameless = false;
                 s.settings = self.shared.no_settings.clone();

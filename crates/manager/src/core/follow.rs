@@ -15,15 +15,18 @@
 //!   longer than expected ([`PATIENCE`]). The replies to the first one are nobody's then.
 //! * The ledger is the leader's alone. A follower's messages are booked when the leader's ReadyForQuery has come and the connection
 //!   is the follower's. The leader is not read until then.
+//! * Batches whose clients have gone, or gone elsewhere, are strays. The leader leaves them behind when it has been answered, and
+//!   they are left to run out on a connection that is nobody's, for so long ([`STRAYS`]). Nothing of its own is ever sent behind one: it
+//!   would wait for locks of others, and its cancel request could come late.
 //! * Nobody is overtaken: clients follow only while nobody waits in the queue, or from its front.
 
 use super::Core;
 use super::behind;
-use super::client::{Client, Discard, State};
+use super::client::{self, Client, Discard, State};
 use super::effects;
 use super::io::{Bytes, ConnId, Output};
 use super::sequences::Memory;
-use super::server::{Server, State as ServerState};
+use super::server::{Reset, Server, State as ServerState};
 use super::statements::facts_of;
 use crate::shared::PoolEntry;
 use pgusher_pool::{Micros, Seat};
@@ -38,6 +41,8 @@ use std::time::Duration;
 
 /// A leader that takes longer is left by its followers.
 pub const PATIENCE: Duration = Duration::from_millis(20);
+/// A connection on which strays take longer is closed.
+const STRAYS: Duration = Duration::from_secs(1);
 /// A statement takes little time if each run, of the last few, took no longer than this.
 const QUICK: Duration = Duration::from_millis(5);
 /// So many runs.
@@ -148,7 +153,7 @@ impl Core {
         let Some(c) = self.clients.get_mut(slot as usize) else { return Leads::No };
         let State::Seated { server } = c.state else { return Leads::No };
         let Some(s) = self.servers.get_mut(server as usize) else { return Leads::No };
-        if !s.followers.is_empty() {
+        if s.strays || !s.followers.is_empty() {
             c.pending.extend_from_slice(buf);
             self.pause(slot);
             return Leads::Held;
@@ -321,7 +326,7 @@ impl Core {
             && s.followers.len() < MAX_FOLLOWERS
             && c.settings.as_ref().is_some_and(|settings| s.settings.same(settings))
             && s.ledger.status() == TxStatus::Idle
-            && !(s.ledger.is_discarding() || s.ledger.reads_copy() || s.blocked)
+            && !(s.ledger.is_discarding() || s.ledger.reads_copy() || s.blocked || s.strays)
             && is_undisturbed(s)
             && s.shelf.look(key, version) == Presence::Here
             && self.clients.get(leader as usize).is_some_and(|c| is_plain(c) && c.pending.is_empty())
@@ -360,51 +365,100 @@ impl Core {
         }
     }
 
-    /// A ReadyForQuery has come from a server. Is it to be handed over to a follower?
+    /// A ReadyForQuery has come from a server. Is it to be handed over to a follower, or left to strays?
     pub(super) fn lap(&mut self, server: u32) -> bool {
-        let Some(s) = self.servers.get_mut(server as usize).filter(|s| s.ledger.is_clean()) else { return false };
-        if let (Some(lead), Some(follows)) = (s.lead.take(), self.follows.as_mut()) {
-            if let Some(pace) = follows.paces.get_mut(&lead.id) {
-                let quick = self.now.since(lead.since) <= QUICK;
-                pace.quick = if quick { pace.quick.saturating_add(1) } else { 0 };
-            }
+        let Some(s) = self.servers.get_mut(server as usize) else { return false };
+        if s.ledger.is_clean() && std::mem::take(&mut s.strays) {
+            // Its client had to stay until they were over.
+            let leader = s.state.client();
+            self.resume_later(leader);
+            return false;
         }
-        !s.followers.is_empty()
+        let answered = |s: &&mut Server| s.ledger.is_clean() || (s.strays && s.ledger.is_clean_but_for_own());
+        let Some(s) = self.servers.get_mut(server as usize).filter(answered) else { return false };
+        let lead = s.lead.take();
+        let goes_on = s.strays || !s.followers.is_empty();
+        self.note_pace(lead);
+        goes_on
     }
 
-    /// The transaction of the server's client is over, and others follow it. Returns whose replies come next.
+    /// A batch is over, or its end is not waited for any longer.
+    fn note_pace(&mut self, lead: Option<Lead>) {
+        let (Some(lead), Some(follows)) = (lead, self.follows.as_mut()) else { return };
+        if let Some(pace) = follows.paces.get_mut(&lead.id) {
+            let quick = self.now.since(lead.since) <= QUICK;
+            pace.quick = if quick { pace.quick.saturating_add(1) } else { 0 };
+        }
+    }
+
+    fn resume_later(&mut self, client: Option<u32>) {
+        if let Some(client) = client {
+            let seat = self.client_seat(client);
+            self.resumes.push_back(seat);
+        }
+    }
+
+    /// The transaction of the server's client is over, and others follow it, or strays do. Returns whose replies come next; `None`:
+    /// they are nobody's.
     pub(super) fn hand_over(&mut self, server: u32, leader: u32) -> Option<u32> {
-        let seat = self.client_seat(leader);
         let draining = self.draining;
         let (Some(c), Some(s)) = (self.clients.get_mut(leader as usize), self.servers.get_mut(server as usize)) else {
             return None;
         };
         let unchanged = s.judged.is_none_or(|changes| changes == s.pool.definition_changes());
-        let parts = unchanged && !draining && is_undisturbed(s) && is_plain(c) && !c.counted && c.scanner.at_boundary();
-        if !parts {
+        let leaves = unchanged && !draining && is_plain(c) && !c.counted && c.scanner.at_boundary() && is_unchanged(s);
+        let follows = leaves && !s.strays && is_undisturbed(s);
+        let next = s.followers.front().and_then(|next| next.client);
+        let Some(follower) = next.filter(|seat| follows && self.client_in(*seat).is_some()) else {
             self.disband(server);
-            return Some(leader);
-        }
-        s.handed = self.now;
-        let next = s.followers.pop_front()?;
+            if leaves {
+                self.leave_to_strays(server, leader);
+            } else if draining {
+                self.refuse(leader, &client::draining());
+            } else {
+                return Some(leader);
+            }
+            return None;
+        };
+        let next = self.servers.get_mut(server as usize)?.followers.pop_front()?;
         if let Some(follows) = self.follows.as_mut() {
             follows.count -= 1;
         }
-        let Some(follower) = next.client.filter(|seat| self.client_in(*seat).is_some()) else {
-            // Its replies are nobody's. The client that is here stays until they are over.
-            let s = self.servers.get_mut(server as usize)?;
-            s.ledger.own_attempt();
-            if s.followers.is_empty() {
-                self.resumes.push_back(seat);
-            }
-            return Some(leader);
-        };
         if let Some(c) = self.clients.get_mut(leader as usize) {
             c.state = State::Idle;
         }
-        self.resumes.push_back(seat);
+        self.resume_later(Some(leader));
         self.seat_follower(server, follower.slot, next.batch);
         Some(follower.slot)
+    }
+
+    /// The server's client has been answered. Only the replies to strays are owed.
+    fn leave_to_strays(&mut self, server: u32, leader: u32) {
+        let (Some(c), Some(s)) = (self.clients.get_mut(leader as usize), self.servers.get_mut(server as usize)) else {
+            return;
+        };
+        c.state = State::Idle;
+        s.strays = false;
+        s.cancel_due = false;
+        s.state = ServerState::Resetting { step: Reset::Strays };
+        s.error = None;
+        s.unheard = true;
+        s.judged = None;
+        s.handed = self.now;
+        self.resume_later(Some(leader));
+    }
+
+    /// Closes connections on which strays take too long. To be called now and then.
+    pub(super) fn end_strays(&mut self) {
+        let late = |s: &Server| {
+            matches!(s.state, ServerState::Resetting { step: Reset::Strays }) && self.now.since(s.handed) > STRAYS
+        };
+        let late: Vec<u32> = self.servers.iter().filter(|(_, s)| late(s)).map(|(slot, _)| slot as u32).collect();
+        for server in late {
+            // The backend would go on until it writes to us.
+            self.request_cancel(server);
+            self.close_server(server);
+        }
     }
 
     /// A follower gets the server that has its batch already: what was sent is booked.
@@ -414,6 +468,7 @@ impl Core {
         };
         c.state = State::Seated { server };
         s.state = ServerState::Seated { client };
+        s.handed = self.now;
         s.unheard = true;
         s.sequences = Memory::default();
         s.judged = Some(batch.changes);
@@ -443,16 +498,13 @@ impl Core {
     pub(super) fn disband(&mut self, server: u32) {
         let Some(s) = self.servers.get_mut(server as usize).filter(|s| !s.followers.is_empty()) else { return };
         let followers = std::mem::take(&mut s.followers);
-        s.lead = None;
+        let lead = s.lead.take();
+        s.strays = true;
         for _ in &followers {
             s.ledger.own_attempt();
         }
-        let leader = s.state.client();
+        self.note_pace(lead);
         self.scattered(followers);
-        if let Some(leader) = leader {
-            let seat = self.client_seat(leader);
-            self.resumes.push_back(seat);
-        }
     }
 
     /// Clients whose batches went to a server that they cannot follow any more begin again.
@@ -500,9 +552,15 @@ fn is_plain(c: &Client) -> bool {
 
 /// Has nothing been done on the server that outlasts a plain query?
 fn is_undisturbed(s: &Server) -> bool {
+    is_unchanged(s)
+        && !s.cancel_due
+        && s.cancels == 0
+}
+
+/// The same, but it may be about to be cancelled.
+fn is_unchanged(s: &Server) -> bool {
     s.flights.is_empty()
         && !s.has_changed()
         && s.litter.is_empty()
-        && !(s.listens || s.nameless || s.tainted || s.unread || s.farewell || s.cancel_due)
-        && s.cancels == 0
+        && !(s.listens || s.nameless || s.tainted || s.unread || s.farewell)
 }

@@ -226,6 +226,7 @@ impl Core {
         self.expire_cancels(connect);
         self.expire_idle();
         self.ease_at_rest();
+        self.end_strays();
         self.tend_hubs();
         self.judge_again();
         for pool in shared.pools() {

@@ -424,7 +424,9 @@ impl Core {
             if head.tag == backend::READY_FOR_QUERY && self.follows.is_some() && self.lap(slot) {
                 self.forward(ConnId::Client(client), Source::Input, buf, run..pos, composed.take());
                 run = pos;
-                let Some(next) = self.hand_over(slot, client) else { return };
+                let Some(next) = self.hand_over(slot, client) else {
+                    return self.own_replies(slot, buf.get(pos..).unwrap_or_default());
+                };
                 client = next;
             }
         }

@@ -121,7 +121,7 @@ impl Core {
     /// A server has arrived from another worker, for `client`. Returns its slot.
     pub fn server_arrived(&mut self, server: Server, client: Seat, since: Micros) -> u32 {
         let serial = self.next_serial();
-        let slot = self.servers.insert(Server { serial, ..server }) as u32;
+        let slot = self.servers.insert(Server { serial, lead: None, lined_up: false, ..server }) as u32;
         let server = self.server_seat(slot);
         self.gives.push_back((server, client, since));
         slot

@@ -77,6 +77,8 @@ pub(super) enum Reset {
     Limit,
     /// That limit was lifted.
     Eased,
+    /// Batches are under way whose clients have gone elsewhere.
+    Strays,
 }
 
 /// One physical connection.
@@ -187,6 +189,8 @@ pub struct Server {
     pub(super) handed: Micros,
     /// Batches of other clients that were sent behind its client's.
     pub(super) followers: VecDeque<Follower>,
+    /// Behind its client's batch are others whose clients have gone elsewhere.
+    pub(super) strays: bool,
 }
 
 impl Server {
@@ -300,6 +304,7 @@ impl Core {
             handed: self.now,
             lined_up: false,
             followers: VecDeque::new(),
+            strays: false,
         });
         let conn = ConnId::Server(slot as u32);
         let encryption = self.shared.config.server.tls.first(&address);
