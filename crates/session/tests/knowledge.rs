@@ -584,3 +584,24 @@ fn which_queries_run_functions_of_the_users() {
         assert!(known(name).runs_code(["other"].into_iter(), nothing()), "{name}");
     }
 }
+
+#[test]
+fn what_cannot_be_run_twice_is_known() {
+    let sql = "create table t (id serial primary key, v text); create sequence s; \
+               create view plain as select id, abs(id), now() from t; \
+               create view draws as select nextval('s') as n; create view fetches as select n from draws; \
+               create view tells as select pg_notify('a', v)::text as n from t; \
+               create table guarded (id int); alter table guarded enable row level security; \
+               create policy p on guarded using (nextval('s') > 0); create view behind as select id from guarded; \
+               create foreign data wrapper w; create server f foreign data wrapper w; create foreign table far (id int) server f";
+    database("twice", sql);
+    let known = known("twice");
+    assert!(known.is_innocent(), "{known:?}");
+    let runs = |name: &str| known.runs_code(std::iter::once(name), std::iter::empty());
+    for name in ["t", "plain"] {
+        assert!(!runs(name), "{name}");
+    }
+    for name in ["draws", "fetches", "tells", "guarded", "behind", "far"] {
+        assert!(runs(name), "{name}");
+    }
+}

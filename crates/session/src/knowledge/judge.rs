@@ -104,12 +104,13 @@ impl Reader {
         knowledge.placeholders = found.into_iter().map(Box::from).collect();
     }
 
-    /// Which relations run functions of the users' own, by themselves or by others that they lead to.
+    /// Which relations run functions of the users' own, or volatile ones in C, by themselves or by others that they lead to.
     fn code(&self, knowledge: &mut Knowledge) {
         // `row.name` calls a function, which looks like a column.
         knowledge.code_everywhere = self.functions.iter().any(|function| function.notation);
         let mut marks = vec![false; self.names.len()];
-        let mut open = Vec::new();
+        let mut open: Vec<Name> =
+            self.volatile.iter().copied().filter(|relation| mark(&mut marks, *relation)).collect();
         for (_, relation) in &self.reached {
             match relation {
                 Some(relation) if mark(&mut marks, *relation) => open.push(*relation),

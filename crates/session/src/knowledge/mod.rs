@@ -9,7 +9,8 @@
 //! Left out are functions in C of extensions: they are judged by name where a body calls them. Further: what reaches a function
 //! (triggers, rules and views, defaults, constraints, policies, index and partition expressions; operators, casts, types, domains,
 //! aggregates, event triggers), what reaches a built-in function that changes sessions, and which relation leads to another
-//! (views, rules, policies, inheritance and partitions, cascading foreign keys).
+//! (views, rules, policies, inheritance and partitions, cascading foreign keys); and which relations are foreign, or reach a volatile
+//! function in C by a rule or policy: those change no session, but a query of them cannot be run twice.
 //!
 //! **How it is judged.** A function is in doubt by its body ([`pgusher_sql::body`]), by a function that it calls, or by the name
 //! of a relation in doubt in its body. A relation is in doubt by a function that it reaches or by another relation it leads to. This
@@ -84,7 +85,8 @@ impl Knowledge {
     }
 
     /// Whether a query that uses these relations, and calls these functions, may run a function of the users' own, whatever that
-    /// does. Functions in C of extensions are left out. Names as in [`touches`](Self::touches).
+    /// does, or by a view or policy a volatile one in C, such as `nextval`. Functions in C that the query itself calls are left out:
+    /// they are known by their names or not at all. Names as in [`touches`](Self::touches).
     #[must_use]
     pub fn runs_code<'a>(
         &self,

@@ -14,6 +14,7 @@
 //! | `x` | there are too many functions; none follow | | | |
 //! | `f` | function | name | language | body, behind `.` if it can be called like a column |
 //! | `r` | function, or 0 for a built-in one that changes sessions | relation that reaches it; empty if none does | for a built-in one: the constants of the definition, each the numbers of its bytes | |
+//! | `c` | relation, foreign or with a rule or policy that calls a volatile function in C | | | |
 //! | `w` | function | event of its event trigger | | |
 //! | `p` | function | another function that it calls by its definition | | |
 //! | `q` | function whose argument defaults call a built-in one that changes sessions | | | |

@@ -47,25 +47,25 @@ danger AS MATERIALIZED (
         'pg_create_physical_replication_slot']::pg_catalog.name[]))
 ),
 defined AS (
-  SELECT a.adrelid AS rel, a.adbin::pg_catalog.text AS tree, false AS rule FROM pg_catalog.pg_attrdef a
+  SELECT a.adrelid AS rel, a.adbin::pg_catalog.text AS tree, false AS rule, false AS reads FROM pg_catalog.pg_attrdef a
   UNION ALL
-  SELECT r.ev_class, pg_catalog.concat(r.ev_action, ' ', r.ev_qual), true
+  SELECT r.ev_class, pg_catalog.concat(r.ev_action, ' ', r.ev_qual), true, true
     FROM pg_catalog.pg_rewrite r WHERE r.oid >= $FIRST
   UNION ALL
-  SELECT k.conrelid, k.conbin::pg_catalog.text, false
+  SELECT k.conrelid, k.conbin::pg_catalog.text, false, false
     FROM pg_catalog.pg_constraint k WHERE k.conbin IS NOT NULL AND k.oid >= $FIRST
   UNION ALL
-  SELECT p.polrelid, pg_catalog.concat(p.polqual, ' ', p.polwithcheck), false FROM pg_catalog.pg_policy p
+  SELECT p.polrelid, pg_catalog.concat(p.polqual, ' ', p.polwithcheck), false, true FROM pg_catalog.pg_policy p
   UNION ALL
-  SELECT t.tgrelid, t.tgqual::pg_catalog.text, false FROM pg_catalog.pg_trigger t WHERE t.tgqual IS NOT NULL
+  SELECT t.tgrelid, t.tgqual::pg_catalog.text, false, false FROM pg_catalog.pg_trigger t WHERE t.tgqual IS NOT NULL
   UNION ALL
-  SELECT i.indrelid, pg_catalog.concat(i.indexprs, ' ', i.indpred), false
+  SELECT i.indrelid, pg_catalog.concat(i.indexprs, ' ', i.indpred), false, false
     FROM pg_catalog.pg_index i WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
   UNION ALL
-  SELECT p.partrelid, p.partexprs::pg_catalog.text, false
+  SELECT p.partrelid, p.partexprs::pg_catalog.text, false, false
     FROM pg_catalog.pg_partitioned_table p WHERE p.partexprs IS NOT NULL
   UNION ALL
-  SELECT '0'::pg_catalog.oid, t.typdefaultbin::pg_catalog.text, false
+  SELECT '0'::pg_catalog.oid, t.typdefaultbin::pg_catalog.text, false, false
     FROM pg_catalog.pg_type t WHERE t.typdefaultbin IS NOT NULL AND t.oid >= $FIRST
 ),
 reached AS (
@@ -133,6 +133,17 @@ SELECT 'r', '0', HEX(c.relname),
        FROM pg_catalog.regexp_matches(d.tree, ':constvalue [0-9]+ [[] ([^]]*)[]]', 'g') m(texts)), null
   FROM danger x, defined d LEFT JOIN pg_catalog.pg_class c ON c.oid = d.rel
   WHERE (SELECT y.yes FROM fits y) AND (d.tree ~ x.calls OR (d.rule AND d.tree ~ x.view))
+UNION ALL
+SELECT 'c', HEX(c.relname), null, null, null
+  FROM defined d JOIN pg_catalog.pg_class c ON c.oid = d.rel
+  WHERE (SELECT y.yes FROM fits y) AND d.reads AND EXISTS (SELECT
+    FROM pg_catalog.regexp_matches(d.tree, ':[a-z]*funcid ([0-9]+) ', 'g') m(texts)
+      JOIN pg_catalog.pg_proc p ON p.oid = (m.texts[1])::pg_catalog.oid JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+    WHERE p.provolatile = 'v'::pg_catalog.char AND l.lanname = ANY (ARRAY['c', 'internal']::pg_catalog.name[]))
+UNION ALL
+SELECT 'c', HEX(c.relname), null, null, null
+  FROM pg_catalog.pg_class c
+  WHERE (SELECT y.yes FROM fits y) AND c.relkind = 'f'::pg_catalog.char AND c.oid >= $FIRST
 UNION ALL
 SELECT 'w', e.evtfoid::pg_catalog.text, e.evtevent::pg_catalog.text, null, null
   FROM pg_catalog.pg_event_trigger e WHERE (SELECT y.yes FROM fits y)

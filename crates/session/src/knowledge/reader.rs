@@ -101,6 +101,8 @@ pub struct Reader {
     pub(super) functions: Vec<Function>,
     /// Function (0: a built-in one), and the relation from which it is reached.
     pub(super) reached: Vec<(u32, Option<Name>)>,
+    /// Relations whose use runs something that is not known, though it changes no session: nextval in a view.
+    pub(super) volatile: Vec<Name>,
     /// Function, and whether its event trigger is one on login.
     pub(super) events: Vec<(u32, bool)>,
     /// Function, and one that it calls.
@@ -153,6 +155,10 @@ impl Reader {
                     self.constants(third.unwrap_or_default())?;
                 }
                 self.reached.push((function, relation));
+            }
+            Some(b"c") => {
+                let relation = self.name(first)?;
+                self.volatile.push(relation);
             }
             Some(b"w") => self.events.push((oid(first)?, second == Some(b"login"))),
             Some(b"p") => self.calls.push((oid(first)?, oid(second.unwrap_or_default())?)),
