@@ -171,3 +171,90 @@ fn a_statement_that_held_its_followers_up_is_not_quick() {
         return;
     }
 }
+
+#[test]
+fn locks_cancels_and_ends_among_followers_disturb_nobody() {
+    let db = tables("review_follow_chaos");
+    with_one_and_two(|workers| {
+        let manager = &multiplexing(workers, 2);
+        warm(manager, db);
+        let end = Instant::now() + Duration::from_secs(6);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while Instant::now() < end {
+                    for table in ["t", "u"] {
+                        let lock = locked(scope, db, table);
+                        std::thread::sleep(Duration::from_millis(60));
+                        drop(lock);
+                        std::thread::sleep(Duration::from_millis(150));
+                    }
+                }
+            });
+            for thread in 1..=8u64 {
+                scope.spawn(move || {
+                    let mut client = Client::new(manager, db);
+                    let mut round = thread;
+                    while Instant::now() < end {
+                        round += 7;
+                        let (sql, id) = (if round % 3 == 0 { OF_U } else { OF_T }, 1 + round % 1000);
+                        ask(&mut client, sql, id);
+                        match round % 61 {
+                            0 => {
+                                client = Client::new(manager, db);
+                                continue;
+                            }
+                            1 => cancel(manager, &client.key.clone()),
+                            2 => std::thread::sleep(Duration::from_millis(3)),
+                            _ => {}
+                        }
+                        let reply = client.reply();
+                        let cancelled = round % 61 == 1 && reply.state() == "57014";
+                        assert!(cancelled || reply.value() == format!("v{id}"), "{reply:?}");
+                        if cancelled {
+                            assert_eq!((reply.status, reply.values.len()), (b'I', 0));
+                        }
+                    }
+                });
+            }
+        });
+        eventually(Duration::from_secs(5), "its connections to be free", || {
+            let mut clients: Vec<Client> = (0..2).map(|_| Client::new(manager, db)).collect();
+            clients.iter_mut().all(|client| client.query("begin").status == b'T')
+        });
+    });
+}
+
+#[test]
+fn a_drain_ends_leaders_and_followers() {
+    let db = tables("review_follow_drain");
+    for workers in [1, 2] {
+        let manager = &multiplexing(workers, 2);
+        warm(manager, db);
+        std::thread::scope(|scope| {
+            let clients: Vec<Client> = (0..8).map(|_| Client::new(manager, db)).collect();
+            let lock = locked(scope, db, "t");
+            let threads: Vec<_> = (1..=8u64)
+                .zip(clients)
+                .map(|(thread, mut client)| {
+                    scope.spawn(move || {
+                        loop {
+                            ask(&mut client, if thread < 3 { OF_T } else { OF_U }, thread);
+                            let reply = client.reply();
+                            if reply.status == 0 {
+                                return reply.state().to_owned();
+                            }
+                            assert_eq!(reply.value(), format!("v{thread}"));
+                        }
+                    })
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(15));
+            manager.drain();
+            std::thread::sleep(Duration::from_millis(300));
+            drop(lock);
+            for thread in threads {
+                assert_eq!(thread.join().unwrap(), "57P01");
+            }
+        });
+    }
+}
