@@ -258,3 +258,43 @@ fn a_drain_ends_leaders_and_followers() {
         });
     }
 }
+
+#[test]
+fn a_table_that_changes_meanwhile_is_no_error_of_a_follower() {
+    const ALL_OF_U: &str = "select * from u where id = $1::int";
+    let db = tables("review_follow_ddl");
+    let manager = &multiplexing(1, 3);
+    let mut other = Client::new(manager, db);
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::new(manager, db)).collect();
+    let mut followed = 0;
+    for round in 0..4 {
+        warm(manager, db);
+        for _ in 0..10 {
+            // Quick, and prepared on all connections.
+            for client in &mut clients {
+                ask(client, ALL_OF_U, 1);
+            }
+            for client in &mut clients {
+                assert_eq!(client.reply().value(), "1");
+            }
+        }
+        let [leader, follower, holder, ..] = &mut clients[..] else { unreachable!() };
+        std::thread::scope(|scope| {
+            let t = locked(scope, db, "t");
+            assert_eq!(holder.query("begin").status, b'T');
+            assert_eq!(other.query("begin").status, b'T');
+            let before = manager.followed();
+            ask(leader, OF_T, 1);
+            ask(follower, ALL_OF_U, 2);
+            other.start(&format!("alter table u add column c{round} int; commit"));
+            std::thread::sleep(Duration::from_millis(7));
+            drop(t);
+            assert_eq!(leader.reply().value(), "v1");
+            assert_eq!(other.reply().status, b'I');
+            assert_eq!(holder.query("commit").status, b'I');
+            assert_eq!(follower.reply().value(), "2");
+            followed += manager.followed() - before;
+        });
+    }
+    assert!(followed > 0);
+}
