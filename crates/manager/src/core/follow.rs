@@ -552,9 +552,7 @@ fn is_plain(c: &Client) -> bool {
 
 /// Has nothing been done on the server that outlasts a plain query?
 fn is_undisturbed(s: &Server) -> bool {
-    is_unchanged(s)
-        && !s.cancel_due
-        && s.cancels == 0
+    is_unchanged(s) && !s.cancel_due && s.cancels == 0
 }
 
 /// The same, but it may be about to be cancelled.
