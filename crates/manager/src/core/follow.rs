@@ -426,6 +426,7 @@ impl Core {
         }
         if let Some(c) = self.clients.get_mut(leader as usize) {
             c.state = State::Idle;
+            c.since = self.now;
         }
         self.resume_later(Some(leader));
         self.seat_follower(server, follower.slot, next.batch);
@@ -438,6 +439,7 @@ impl Core {
             return;
         };
         c.state = State::Idle;
+        c.since = self.now;
         s.strays = false;
         s.cancel_due = false;
         s.state = ServerState::Resetting { step: Reset::Strays };
