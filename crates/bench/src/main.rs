@@ -199,7 +199,7 @@ impl Bench {
     fn method(&self) -> String {
         format!(
             "`pgbench -S`, scale {}, {} round(s) of {} s after a warm-up, the order of the targets turned by one from round to \
-             round. Transaction pooling with 20 server connections, 4 \
+             round. Transaction pooling with 20 server connections, 2 \
              under `multiplex = \"reads\"`; clients over TCP loopback, servers over a Unix socket, no TLS, \
              no log lines for connections; all on one machine, pgbench with 1 thread for 1 client and 2 threads for more. \
              `reconnect` is pgbench's `-C`: one connection for each transaction. With SCRAM the client's own password derivation \

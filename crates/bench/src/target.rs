@@ -16,8 +16,8 @@ use crate::load::PASSWORD;
 
 /// Physical connections that a manager may open.
 const POOL_SIZE: u32 = 20;
-/// Where clients share them within a transaction's time, two for each processor of a small machine.
-const SHARED_POOL_SIZE: u32 = 4;
+/// Where clients share them within a transaction's time: one for each processor of a small machine.
+const SHARED_POOL_SIZE: u32 = 2;
 
 /// Something that pgbench connects to; a column of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
