@@ -199,15 +199,15 @@ impl Pool {
         if inner.may_open() { Acquire::Open(ticket) } else { Acquire::Wait(ticket) }
     }
 
-    /// The client of `worker` that has waited longest, if nobody of another worker has waited longer.
-    pub fn head(&self, worker: WorkerId) -> Option<(Seat, Ticket)> {
+    /// The client of `worker` that has waited longest, and since when, if nobody of another worker has waited longer.
+    pub fn head(&self, worker: WorkerId) -> Option<(Seat, Ticket, Micros)> {
         let mut inner = self.lock();
         if inner.waiting == 0 {
             return None;
         }
         let head = inner.home(worker).head()?;
         let others = inner.homes.iter_mut().filter_map(Home::head).any(|other| other.since < head.since);
-        if others { None } else { head.client.map(|client| (client, head.ticket)) }
+        if others { None } else { head.client.map(|client| (client, head.ticket, head.since)) }
     }
 
     /// A client leaves the queue. `false` if it is not in it: it has been given a connection already.

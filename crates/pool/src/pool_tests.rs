@@ -173,9 +173,9 @@ fn who_would_rather_follow_does_not_wait() {
     let Some(Acquire::Wait(second)) = pool.acquire_or_follow(seat(0, 5), Micros(7)) else { panic!("it must wait") };
     // The one that has waited longest is another worker's.
     assert_eq!(pool.head(WorkerId(0)), None);
-    assert_eq!(pool.head(WorkerId(1)), Some((seat(1, 4), first)));
+    assert_eq!(pool.head(WorkerId(1)), Some((seat(1, 4), first, Micros(6))));
     assert!(pool.leave(seat(1, 4), first));
-    assert_eq!(pool.head(WorkerId(0)), Some((seat(0, 5), second)));
+    assert_eq!(pool.head(WorkerId(0)), Some((seat(0, 5), second, Micros(7))));
     // A free one is taken.
     assert!(pool.leave(seat(0, 5), second));
     assert_eq!(pool.release(seat(0, 100), Micros(8)), Release::Idle);

@@ -16,7 +16,7 @@
 //! * The ledger is the leader's alone. A follower's messages are booked when the leader's ReadyForQuery has come and the connection
 //!   is the follower's. The leader is not read until then.
 //! * Batches whose clients have gone, or gone elsewhere, are strays. The leader leaves them behind when it has been answered, and
-//!   they are left to run out on a connection that is nobody's, for so long ([`STRAYS`]). Nothing of its own is ever sent behind one: it
+//!   they are left to run out on a connection that is nobody's, for a second (`strays`). Nothing of its own is ever sent behind one: it
 //!   would wait for locks of others, and its cancel request could come late.
 //! * Nobody is overtaken: clients follow only while nobody waits in the queue, or from its front.
 
@@ -26,7 +26,7 @@ use super::client::{self, Client, Discard, State};
 use super::effects;
 use super::io::{Bytes, ConnId, Output};
 use super::sequences::Memory;
-use super::server::{Reset, Server, State as ServerState};
+use super::server::{Server, State as ServerState};
 use super::statements::facts_of;
 use crate::shared::PoolEntry;
 use pgusher_pool::{Micros, Seat};
@@ -41,8 +41,6 @@ use std::time::Duration;
 
 /// A leader that takes longer is left by its followers.
 pub const PATIENCE: Duration = Duration::from_millis(20);
-/// A connection on which strays take longer is closed.
-const STRAYS: Duration = Duration::from_secs(1);
 /// A statement takes little time if each run, of the last few, took no longer than this.
 const QUICK: Duration = Duration::from_millis(5);
 /// So many runs.
@@ -61,7 +59,7 @@ type Id = (Key, usize);
 #[derive(Debug, Default)]
 pub(super) struct Following {
     /// Followers that there are, those that have gone included.
-    count: usize,
+    pub(super) count: usize,
     paces: HashMap<Id, Pace>,
     /// Servers with a leader; some have none any more.
     leaders: VecDeque<Seat>,
@@ -90,9 +88,11 @@ pub(super) struct Lead {
 #[derive(Debug)]
 pub(super) struct Follower {
     /// `None`: the replies are nobody's any more.
-    client: Option<Seat>,
+    pub(super) client: Option<Seat>,
     /// What the client sent.
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
+    /// When it has begun to wait.
+    pub(super) since: Micros,
     batch: Batch,
 }
 
@@ -243,7 +243,7 @@ impl Core {
                 Some(acquired) => return self.acquired(slot, &pool, acquired, false).map(Place::Server),
                 None => {
                     if let Some(server) = self.find_leader(slot, batch, &pool) {
-                        self.follow(slot, server, batch, buf);
+                        self.follow(slot, server, batch, buf, self.now);
                         return Some(Place::Followed);
                     }
                 }
@@ -264,7 +264,7 @@ impl Core {
         if !batch.quick {
             return;
         }
-        while let Some((seat, ticket)) = pool.seats.head(self.me) {
+        while let Some((seat, ticket, since)) = pool.seats.head(self.me) {
             let waits = |c: &&mut Client| matches!(c.state, State::Waiting { login: false, .. });
             let Some(bytes) = self.client_in(seat).filter(waits).map(|c| c.pending.clone()) else { return };
             let Some(batch) = self.quick_read(seat.slot, &bytes).filter(|batch| batch.quick) else { return };
@@ -274,7 +274,7 @@ impl Core {
             if let Some(c) = self.client_in(seat) {
                 c.pending = Vec::new();
             }
-            self.follow(seat.slot, server, &batch, &bytes);
+            self.follow(seat.slot, server, &batch, &bytes, since);
         }
     }
 
@@ -332,8 +332,8 @@ impl Core {
             && self.clients.get(leader as usize).is_some_and(|c| is_plain(c) && c.pending.is_empty())
     }
 
-    /// Sends a client's batch behind that of the server's client.
-    fn follow(&mut self, slot: u32, server: u32, batch: &Batch, buf: &[u8]) {
+    /// Sends a client's batch behind that of the server's client. It has waited since then.
+    fn follow(&mut self, slot: u32, server: u32, batch: &Batch, buf: &[u8], since: Micros) {
         let seat = self.client_seat(slot);
         let (Some(c), Some(s)) = (self.clients.get_mut(slot as usize), self.servers.get_mut(server as usize)) else {
             return;
@@ -352,7 +352,7 @@ impl Core {
         let bytes = Bytes::Composed(begin..self.composed.len());
         c.state = State::Following { server };
         c.scanner = pgusher_wire::scan::Scanner::new();
-        s.followers.push_back(Follower { client: Some(seat), bytes: buf.to_vec(), batch: batch.clone() });
+        s.followers.push_back(Follower { client: Some(seat), bytes: buf.to_vec(), batch: batch.clone(), since });
         let leader = s.state.client();
         if let Some(follows) = self.follows.as_mut() {
             follows.count += 1;
@@ -383,7 +383,7 @@ impl Core {
     }
 
     /// A batch is over, or its end is not waited for any longer.
-    fn note_pace(&mut self, lead: Option<Lead>) {
+    pub(super) fn note_pace(&mut self, lead: Option<Lead>) {
         let (Some(lead), Some(follows)) = (lead, self.follows.as_mut()) else { return };
         if let Some(pace) = follows.paces.get_mut(&lead.id) {
             let quick = self.now.since(lead.since) <= QUICK;
@@ -391,7 +391,7 @@ impl Core {
         }
     }
 
-    fn resume_later(&mut self, client: Option<u32>) {
+    pub(super) fn resume_later(&mut self, client: Option<u32>) {
         if let Some(client) = client {
             let seat = self.client_seat(client);
             self.resumes.push_back(seat);
@@ -433,36 +433,6 @@ impl Core {
         Some(follower.slot)
     }
 
-    /// The server's client has been answered. Only the replies to strays are owed.
-    fn leave_to_strays(&mut self, server: u32, leader: u32) {
-        let (Some(c), Some(s)) = (self.clients.get_mut(leader as usize), self.servers.get_mut(server as usize)) else {
-            return;
-        };
-        c.state = State::Idle;
-        c.since = self.now;
-        s.strays = false;
-        s.cancel_due = false;
-        s.state = ServerState::Resetting { step: Reset::Strays };
-        s.error = None;
-        s.unheard = true;
-        s.judged = None;
-        s.handed = self.now;
-        self.resume_later(Some(leader));
-    }
-
-    /// Closes connections on which strays take too long. To be called now and then.
-    pub(super) fn end_strays(&mut self) {
-        let late = |s: &Server| {
-            matches!(s.state, ServerState::Resetting { step: Reset::Strays }) && self.now.since(s.handed) > STRAYS
-        };
-        let late: Vec<u32> = self.servers.iter().filter(|(_, s)| late(s)).map(|(slot, _)| slot as u32).collect();
-        for server in late {
-            // The backend would go on until it writes to us.
-            self.request_cancel(server);
-            self.close_server(server);
-        }
-    }
-
     /// A follower gets the server that has its batch already: what was sent is booked.
     fn seat_follower(&mut self, server: u32, client: u32, batch: Batch) {
         let (Some(c), Some(s)) = (self.clients.get_mut(client as usize), self.servers.get_mut(server as usize)) else {
@@ -494,51 +464,6 @@ impl Core {
             self.resumes.push_back(seat);
         }
         self.is_leader(server);
-    }
-
-    /// The followers of a server's client go elsewhere. What they were sent for is answered all the same; nobody gets that.
-    pub(super) fn disband(&mut self, server: u32) {
-        let Some(s) = self.servers.get_mut(server as usize).filter(|s| !s.followers.is_empty()) else { return };
-        let followers = std::mem::take(&mut s.followers);
-        let lead = s.lead.take();
-        s.strays = true;
-        for _ in &followers {
-            s.ledger.own_attempt();
-        }
-        self.note_pace(lead);
-        self.scattered(followers);
-    }
-
-    /// Clients whose batches went to a server that they cannot follow any more begin again.
-    pub(super) fn scattered(&mut self, followers: VecDeque<Follower>) {
-        if let Some(follows) = self.follows.as_mut() {
-            follows.count -= followers.len();
-        }
-        for mut follower in followers {
-            let Some(seat) = follower.client else { continue };
-            let Some(c) = self.client_in(seat) else { continue };
-            follower.bytes.append(&mut c.pending);
-            c.pending = follower.bytes;
-            c.state = State::Idle;
-            self.resumes.push_back(seat);
-        }
-    }
-
-    /// The replies to a follower's batch are nobody's: its client has gone.
-    pub(super) fn stray(&mut self, server: u32, client: Seat) -> Option<Vec<u8>> {
-        let followers = &mut self.servers.get_mut(server as usize)?.followers;
-        let follower = followers.iter_mut().find(|follower| follower.client == Some(client))?;
-        follower.client = None;
-        Some(std::mem::take(&mut follower.bytes))
-    }
-
-    /// A follower does not want its replies; its batch is its own again.
-    pub(super) fn unfollow(&mut self, slot: u32, server: u32) {
-        let seat = self.client_seat(slot);
-        let bytes = self.stray(server, seat).unwrap_or_default();
-        if let Some(c) = self.clients.get_mut(slot as usize) {
-            c.pending.splice(0..0, bytes);
-        }
     }
 }
 

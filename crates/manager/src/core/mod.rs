@@ -18,10 +18,11 @@
 //! in to them, `relay` is the hot path between the two, `effects` follows what statements do to their sessions, `audit` asks
 //! the server where that cannot be known, `knowing` asks it what definitions do behind statements, `behind` judges by that,
 //! `statements` carries prepared statements from server to server, `hub` listens for all clients of a database and
-//! `listening` gives them what it hears, `flow` lets bytes leave, `follow` sends a client's query behind another client's, `own`
-//! reads replies to the manager's own statements, `seat` joins clients and servers and parts them, `replay` puts a session's
-//! settings on its server, `resets` does so after RESET in session mode, `cleaning` makes servers clean, `idling` closes clients
-//! that are idle for too long, `cancel` passes cancel requests on, `replication` gives a client a walsender of its own.
+//! `listening` gives them what it hears, `flow` lets bytes leave, `follow` sends a client's query behind another client's, `strays`
+//! ends those whose clients have gone, `own` reads replies to the manager's own statements, `seat` joins clients and servers and
+//! parts them, `replay` puts a session's settings on its server, `resets` does so after RESET in session mode, `cleaning` makes
+//! servers clean, `idling` closes clients that are idle for too long, `cancel` passes cancel requests on, `replication` gives a
+//! client a walsender of its own.
 
 mod audit;
 mod behind;
@@ -47,6 +48,7 @@ mod sequences;
 mod server;
 mod server_login;
 mod statements;
+mod strays;
 
 pub use client::{Client, Origin};
 pub use follow::PATIENCE;
